@@ -7,13 +7,13 @@ differs from the defaults here; `mt.compose` builds the jobs from YAML and the c
 from collections.abc import Iterator
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, get_type_hints
 
 from mt.errors import UserError
 
 
 def key(default: Any, help: str, **limits: float) -> Any:
-    """A configuration key: default, meaning, and limits among low=, high= (inclusive), above=, below= (not)."""
+    """A configuration key; its limits are among low=, high= (inclusive), above=, below= (exclusive)."""
     metadata = {"help": help, **limits}
     if isinstance(default, list | dict):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
@@ -114,14 +114,10 @@ class DataConfig:
     train: list[str] = key([], "corpus=files: source,target,source,target,... or .tsv or .jsonl files")
     dev: list[str] = key([], "corpus=files: the same for development; without it a part of train is held out")
     test: Any = key({}, "corpus=files: the same for testing: one list, or {name: list, ...}")
-    invalid_utf8: InvalidText = key(
-        InvalidText.error, "training lines that are not UTF-8: stop, or skip the pair"
-    )
+    invalid_utf8: InvalidText = key(InvalidText.error, "training lines that are not UTF-8: stop, or skip the pair")
     max_characters: int = key(4000, "training pairs with a longer side are dropped", low=1)
     max_tokens: int = key(256, "training pairs with more tokens on a side are dropped", low=1)
-    max_ratio: float = key(
-        9.0, "training pairs whose token counts differ by more than this factor are dropped", low=1
-    )
+    max_ratio: float = key(9.0, "training pairs whose token counts differ by more than this factor are dropped", low=1)
 
 
 @dataclass(frozen=True)
@@ -158,12 +154,8 @@ class ModelConfig:
     positions: Positions = key(Positions.sinusoidal, "position encoding")
     max_positions: int = key(1024, "learned positions: length of the table", low=2)
     activation: Activation = key(Activation.relu, "of the feed-forward layers")
-    tie: Tie = key(
-        Tie.all, "shared matrices: both embeddings and output, target embedding and output, or none"
-    )
-    init: Init = key(
-        Init.xavier, "depth_scaled divides the residual branches' last matrices by sqrt(2 x layers)"
-    )
+    tie: Tie = key(Tie.all, "shared matrices: both embeddings and output, target embedding and output, or none")
+    init: Init = key(Init.xavier, "depth_scaled divides the residual branches' last matrices by sqrt(2 x layers)")
 
 
 @dataclass(frozen=True)
@@ -171,9 +163,7 @@ class OptimConfig:
     name: Optimizer = key(Optimizer.adam, "optimizer")
     schedule: Schedule = key(Schedule.noam, "learning-rate schedule")
     factor: float = key(1.0, "noam: factor on d_model^-0.5 min(u^-0.5, u warmup^-1.5)", above=0)
-    peak_lr: float = key(
-        5e-4, "inverse_sqrt: rate at the end of warm-up; constant: the rate after warm-up", above=0
-    )
+    peak_lr: float = key(5e-4, "inverse_sqrt: rate at the end of warm-up; constant: the rate after warm-up", above=0)
     warmup_steps: int = key(4000, "updates of linear warm-up", low=1)
     beta1: float = key(0.9, "Adam", low=0, below=1)
     beta2: float = key(0.98, "Adam", low=0, below=1)
@@ -190,26 +180,18 @@ class OptimConfig:
 class TrainConfig:
     max_updates: int | None = key(None, "stop after this many updates", low=1)
     max_epochs: int | None = key(None, "stop after this many epochs", low=1)
-    max_minutes: float | None = key(
-        None, "stop after this many minutes of training, summed over restarts", above=0
-    )
+    max_minutes: float | None = key(None, "stop after this many minutes of training, summed over restarts", above=0)
     update_tokens: int = key(4096, "real target tokens per update (a hyperparameter)", low=1)
-    batch_tokens: int = key(
-        16384, "rows x (longest source + longest target) per batch (a limit of memory)", low=2
-    )
+    batch_tokens: int = key(16384, "rows x (longest source + longest target) per batch (a limit of memory)", low=2)
     validate_every: int = key(0, "updates between validations; 0 is each epoch", low=0)
     validate_beam: int = key(1, "beam size of the validation's BLEU; 1 is greedy", low=1)
     validate_sentences: int = key(0, "decode the first N development sentences only; 0 is all", low=0)
     save_every: int = key(0, "updates between checkpoints besides validations; 0 is off", low=0)
     log_every: int = key(50, "updates between log lines", low=1)
     patience: int = key(0, "stop after this many validations without a better score; 0 is off", low=0)
-    average: int = key(
-        5, "average the weights of this many checkpoints for the final scores; 1 is off", low=1
-    )
+    average: int = key(5, "average the weights of this many checkpoints for the final scores; 1 is off", low=1)
     average_of: Which = key(Which.last, "the last, or the best, checkpoints are averaged")
-    precision: Precision = key(
-        Precision.auto, "of matrix products; auto is bf16 where the hardware is fast at it"
-    )
+    precision: Precision = key(Precision.auto, "of matrix products; auto is bf16 where the hardware is fast at it")
     device: Device = key(Device.auto, "auto is a GPU where there is one")
     threads: int = key(0, "CPU threads; 0 is all cores", low=0)
 
@@ -246,9 +228,7 @@ class PrepareJob:
 
 @dataclass(frozen=True)
 class EvaluateJob:
-    checkpoint: str = key(
-        "", "a run folder (its average where there is one, else its best) or a checkpoint folder"
-    )
+    checkpoint: str = key("", "a run folder (its average where there is one, else its best) or a checkpoint folder")
     input: str | None = key(None, "source text; without it the run's own test sets")
     reference: str | None = key(None, "reference translation of input")
     output: str | None = key(None, "folder for scores and hypotheses (default: the run folder)")
@@ -261,9 +241,7 @@ class EvaluateJob:
 
 @dataclass(frozen=True)
 class TranslateJob:
-    checkpoint: str = key(
-        "", "a run folder (its average where there is one, else its best) or a checkpoint folder"
-    )
+    checkpoint: str = key("", "a run folder (its average where there is one, else its best) or a checkpoint folder")
     input: str | None = key(None, "source text, a line a sentence (default: standard input)")
     output: str | None = key(None, "file for the translations (default: standard output)")
     device: Device = key(Device.auto, "auto is a GPU where there is one")
@@ -277,8 +255,13 @@ class AverageJob:
     checkpoint: str = key("", "a run folder")
     count: int = key(5, "how many checkpoints", low=1)
     which: Which = key(Which.last, "the last, or the best, ones")
-    output: str | None = key(None, "folder of the new checkpoint (default: checkpoints/average of the run)")
 
+
+# A run stays the same run when these change: its place, budget, logging, and the machine's share in it
+HARMLESS = {"run.name", "run.root", "data.raw_dir", "data.prepared_dir"}
+HARMLESS |= {"train.max_updates", "train.max_epochs", "train.max_minutes", "train.patience"}
+HARMLESS |= {"train.validate_every", "train.save_every", "train.log_every"}
+HARMLESS |= {"train.batch_tokens", "train.device", "train.threads", "decode.batch_tokens"}
 
 Job = TrainJob | PrepareJob | EvaluateJob | TranslateJob | AverageJob
 
@@ -293,35 +276,62 @@ def walk(config: Any, prefix: str = "") -> Iterator[tuple[str, Field[Any], Any]]
             yield f"{prefix}{item.name}", item, value
 
 
+def to_plain(config: Any) -> dict[str, Any]:
+    """A job as nested dicts of plain types, which YAML and JSON can hold."""
+    values = {item.name: getattr(config, item.name) for item in fields(config)}
+    return {
+        name: to_plain(value) if is_dataclass(value) else value.value if isinstance(value, Enum) else value
+        for name, value in values.items()
+    }
+
+
+def from_plain(kind: type[Any], values: dict[str, Any]) -> Any:
+    """The job that `to_plain` gave; missing keys take their defaults. Raises UserError for unknown keys."""
+    types = get_type_hints(kind)
+    if unknown := values.keys() - types.keys():
+        raise UserError(f"unknown configuration key {min(unknown)!r}: was this written by a newer mt?")
+
+    def convert(expected: Any, value: Any) -> Any:
+        if is_dataclass(expected):
+            return from_plain(expected, value)  # type: ignore[arg-type]
+        return expected(value) if isinstance(expected, type) and issubclass(expected, Enum) else value
+
+    return kind(**{name: convert(types[name], value) for name, value in values.items()})
+
+
+def limits_in_words(item: Field[Any]) -> str:
+    """What a key's number may be, such as "at least 0 and less than 1"; empty where anything goes."""
+    words = {"low": "at least", "above": "greater than", "high": "at most", "below": "less than"}
+    return " and ".join(f"{words[k]} {item.metadata[k]:g}" for k in words if k in item.metadata)
+
+
 def validate(job: Job) -> None:
     """Refuse impossible values with one line that names the key, the value and what is allowed."""
     for name, item, value in walk(job):
         if isinstance(value, int | float) and not isinstance(value, bool):
             _check_limits(name, item, value)
+    if isinstance(job, EvaluateJob | TranslateJob | AverageJob) and not job.checkpoint:
+        raise UserError("checkpoint= is missing: name a run folder or a checkpoint, checkpoint=outputs/<run>")
     if isinstance(job, TrainJob):
         _check_training(job)
     if isinstance(job, TrainJob | PrepareJob) and job.data.source == job.data.target:
         raise UserError(f"data.source and data.target are both {job.data.source!r}: they must differ")
     if isinstance(job, TrainJob | TranslateJob | EvaluateJob) and job.decode.nbest > job.decode.beam_size:
-        raise UserError(
-            f"decode.nbest={job.decode.nbest} must be at most decode.beam_size={job.decode.beam_size}"
-        )
+        raise UserError(f"decode.nbest={job.decode.nbest} must be at most decode.beam_size={job.decode.beam_size}")
 
 
 def _check_limits(name: str, item: Field[Any], value: float) -> None:
-    tests = {
-        "low": ("at least", value >= item.metadata.get("low", value)),
-        "above": ("greater than", "above" not in item.metadata or value > item.metadata["above"]),
-        "high": ("at most", value <= item.metadata.get("high", value)),
-        "below": ("less than", "below" not in item.metadata or value < item.metadata["below"]),
-    }
-    allowed = " and ".join(
-        f"{words} {item.metadata[limit]:g}" for limit, (words, _) in tests.items() if limit in item.metadata
+    limits = item.metadata
+    passed = (
+        value >= limits.get("low", value)
+        and value <= limits.get("high", value)
+        and ("above" not in limits or value > limits["above"])
+        and ("below" not in limits or value < limits["below"])
     )
     # NaN fails every comparison, infinity only some
     finite = value == value and abs(value) != float("inf")
-    if not (finite and all(passed for _, passed in tests.values())):
-        raise UserError(f"{name}={value} must be {allowed or 'a finite number'}")
+    if not (finite and passed):
+        raise UserError(f"{name}={value} must be {limits_in_words(item) or 'a finite number'}")
 
 
 def _check_training(job: TrainJob) -> None:
@@ -333,9 +343,7 @@ def _check_training(job: TrainJob) -> None:
     if model.tie is Tie.all and not job.tokenizer.joint:
         raise UserError("model.tie=all needs one vocabulary: set tokenizer.joint=true, or model.tie=output")
     if train.max_updates is None and train.max_epochs is None and train.max_minutes is None:
-        raise UserError(
-            "training needs a budget: set train.max_updates, train.max_epochs or train.max_minutes"
-        )
+        raise UserError("training needs a budget: set train.max_updates, train.max_epochs or train.max_minutes")
     if train.batch_tokens < 2 * job.data.max_tokens + 2:
         raise UserError(
             f"train.batch_tokens={train.batch_tokens} cannot hold a pair of data.max_tokens="

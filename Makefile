@@ -1,0 +1,63 @@
+# The whole pipeline by name; every target makes .venv first where it is missing or out of date.
+#
+#   make train EXPERIMENT=captions ARGS="model=small optim.warmup_steps=1000"
+#   make evaluate CHECKPOINT=outputs/captions-en-de
+
+PYTHON ?= python3
+EXPERIMENT ?=
+CHECKPOINT ?=
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: setup train test lint evaluate translate tensorboard clean help
+.DELETE_ON_ERROR:
+
+setup: $(READY) ## make .venv and install everything into it
+
+train: $(READY) ## train and score: EXPERIMENT=name (default multi30k), ARGS="key=value ..."
+	$(BIN)/mt train $(if $(EXPERIMENT),experiment=$(EXPERIMENT)) $(ARGS)
+
+test: lint ## lint, types and tests
+	$(BIN)/python -m pytest
+
+lint: $(READY) ## ruff and mypy
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+evaluate: needs-checkpoint $(READY) ## score a run: CHECKPOINT=outputs/name, ARGS="key=value ..."
+	$(BIN)/mt evaluate "checkpoint=$(CHECKPOINT)" $(ARGS)
+
+translate: needs-checkpoint $(READY) ## translate standard input: CHECKPOINT=outputs/name (make -s: translations alone)
+	$(BIN)/mt translate "checkpoint=$(CHECKPOINT)" $(ARGS)
+
+tensorboard: $(READY) ## show the curves of all runs in a browser
+	$(BIN)/tensorboard --logdir outputs
+
+clean: ## remove caches and build leftovers; .venv, data and outputs stay
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache *.egg-info
+	find mt scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@echo 'PYTHON=python3.12 chooses the Python that .venv is made with.'
+
+.PHONY: needs-checkpoint
+needs-checkpoint:
+	@test -n "$(CHECKPOINT)" || { echo 'error: which run? CHECKPOINT=outputs/<run>' >&2; exit 2; }
+
+# The stamp is written last, so that an interrupted installation starts again
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo 'error: no $(PYTHON) here: make PYTHON=python3.12 $(MAKECMDGOALS)' >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "error: mt needs Python 3.11 or newer and $(PYTHON) is $$($(PYTHON) --version):" \
+	        'make PYTHON=python3.12 $(MAKECMDGOALS)' >&2; exit 2; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { \
+	    echo 'error: $(PYTHON) cannot make $(VENV): install its venv package (Debian, Ubuntu: apt install python3-venv)' >&2; \
+	    exit 2; }
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[dev]' -c constraints.txt
+	@touch $(READY)

@@ -1,0 +1,8 @@
+"""`python -m mt` is `mt`."""
+
+import sys
+
+from mt.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,308 @@
+"""`mt <command> [key=value ...]`: the table of commands, their help, and what a mistake looks like.
+
+Exit codes: 0 done, 2 a mistake in the command or its input, 1 the system refused, 130 interrupted, 141 nobody
+reads the output; a command may return one of its own.
+"""
+
+import importlib
+import io
+import os
+import sys
+import textwrap
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import MISSING, Field, dataclass
+from enum import Enum
+from typing import Any
+
+from mt.config import Corpus, Job, TrainJob
+from mt.errors import UserError
+from mt.overrides import GROUPS, JOBS, allowed, expand, keys, literal_value, nearest, options
+
+FALLBACK_RECIPE = "captions"
+
+
+@dataclass(frozen=True)
+class Command:
+    name: str
+    help: str
+    entry: str  # module:function, imported when it runs because torch takes seconds
+    examples: tuple[tuple[str, str], ...]  # (what for, command line)
+
+    @property
+    def job(self) -> type[Job]:
+        return JOBS[self.name]
+
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command(
+            "train",
+            "train a model, then score its test sets",
+            "mt.training.loop:train",
+            (
+                ("the default recipe: Multi30k, English to German", "mt train"),
+                ("another direction", "mt train data.source=de data.target=en"),
+                ("another model and schedule", "mt train model=small optim.warmup_steps=1000"),
+                ("your own text, a line a sentence", "mt train data=files 'data.train=[train.en,train.de]'"),
+                ("two runs, one after the other", "mt train -m optim.warmup_steps=1000,2000"),
+                ("show the configuration and stop", "mt train --cfg job"),
+            ),
+        ),
+        Command(
+            "prepare",
+            "fetch, clean and tokenize the text that a training with the same options uses",
+            "mt.data.module:prepare_command",
+            (
+                ("the text of the default recipe", "mt prepare"),
+                ("your own text", "mt prepare data=files 'data.train=[train.en,train.de]'"),
+            ),
+        ),
+        Command(
+            "evaluate",
+            "score a run or a checkpoint: BLEU, chrF2, TER",
+            "mt.evaluation.evaluate:evaluate_command",
+            (
+                ("the run's own test sets", "mt evaluate checkpoint=outputs/multi30k-en-de"),
+                ("other text", "mt evaluate checkpoint=outputs/multi30k-en-de input=x.en reference=x.de"),
+            ),
+        ),
+        Command(
+            "translate",
+            "translate text, a line for a line",
+            "mt.decoding.translator:translate_command",
+            (
+                ("a file", "mt translate checkpoint=outputs/multi30k-en-de < in.en > out.de"),
+                ("greedy search", "mt translate checkpoint=outputs/multi30k-en-de decode=greedy < in.en"),
+            ),
+        ),
+        Command(
+            "average",
+            "average checkpoints of a run into one more checkpoint",
+            "mt.checkpoint:average_command",
+            (("the last five", "mt average checkpoint=outputs/multi30k-en-de count=5"),),
+        ),
+    )
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command line and return its exit code; a user's mistake is one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # whatever the locale
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+    try:
+        code = _run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+        return code
+    except UserError as error:
+        return _complain(str(error), 2)
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+    except BrokenPipeError:
+        # Else the interpreter complains at exit, when it flushes what nobody reads
+        with suppress(OSError, ValueError):
+            stdout = sys.stdout.fileno()
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
+        return 141
+    except OSError as error:
+        where = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+        return _complain(f"{where}: {error.strerror or error}".removeprefix(": "), 1)
+
+
+def _complain(text: str, code: int) -> int:
+    print("error: " + text.replace("\n", " "), file=sys.stderr)
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_overview())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(f"mt {version('mt')}")
+        except PackageNotFoundError:
+            print("mt, not installed: run from its folder")
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        raise UserError(f"mt has no command {name!r}: use {', '.join(COMMANDS)}{nearest(name, COMMANDS)}")
+    command = COMMANDS[name]
+    overrides, flags = _flags(command, rest)
+    if "--help" in flags:
+        print(_help(command))
+    elif "--cfg" in flags:
+        from mt.compose import to_yaml
+
+        print(to_yaml(_job(command, overrides)), end="")
+    elif "--multirun" in flags:
+        return _sweep(command, overrides)
+    else:
+        return _train(overrides) if name == "train" else _call(command, _job(command, overrides))
+    return 0
+
+
+def _flags(command: Command, arguments: list[str]) -> tuple[list[str], set[str]]:
+    """Overrides and flags, which may stand anywhere."""
+    long = {"-h": "--help", "-m": "--multirun", "-c": "--cfg"}
+    overrides: list[str] = []
+    flags: set[str] = set()
+    remaining = iter(arguments)
+    for argument in remaining:
+        flag, _, value = argument.partition("=")
+        flag = long.get(flag, flag)
+        if not argument.startswith("-"):
+            overrides.append(argument)
+            continue
+        if flag not in long.values():
+            raise UserError(f"mt {command.name} has no option {argument}: use --help, --cfg job, -m, or key=value")
+        if flag == "--cfg" and (value or next(remaining, "")) != "job":
+            raise UserError("--cfg shows one thing: write --cfg job")
+        if flag == "--multirun" and command.name != "train":
+            raise UserError(f"-m is for mt train: mt {command.name} runs once")
+        flags.add(flag)
+    if {"--cfg", "--multirun"} <= flags:
+        raise UserError("--cfg job shows one configuration: leave out -m")
+    return overrides, flags
+
+
+def _job(command: Command, overrides: list[str]) -> Job:
+    """The job; what decodes starts from the options stored with the checkpoint."""
+    from mt.compose import compose
+
+    stored: dict[str, int | float] | None = None
+    if command.name in ("evaluate", "translate"):
+        checkpoint = literal_value(command.name, overrides, "checkpoint")
+        if checkpoint:
+            from mt.checkpoint import stored_decode
+
+            stored = stored_decode(checkpoint)
+    return compose(command.name, overrides, base_decode=stored)
+
+
+def _call(command: Command, job: Job) -> int:
+    module, _, function = command.entry.partition(":")
+    entry: Callable[[Job], int | None] = getattr(importlib.import_module(module), function)
+    return entry(job) or 0
+
+
+def _train(overrides: list[str], named: frozenset[str] = frozenset()) -> int:
+    """Train; where nobody chose a recipe and the default one's text is not to be had, train on captions."""
+    from mt.compose import compose, recipe_is_chosen
+
+    job = compose("train", overrides, named=named)
+    try:
+        return _call(COMMANDS["train"], job)
+    except UserError as error:
+        from mt.data.download import DataUnavailable
+
+        assert isinstance(job, TrainJob)
+        default = job.data.corpus is Corpus.multi30k and not recipe_is_chosen(overrides)
+        made_up = {job.data.source, job.data.target} == {"en", "de"}
+        if not (default and made_up and isinstance(error, DataUnavailable)):
+            raise
+        reason = str(error)
+    notice = (
+        "Multi30k is neither here nor reachable, so this trains on generated captions instead"
+        f" (experiment={FALLBACK_RECIPE}): its scores say nothing about Multi30k. {reason}"
+    )
+    print(notice, file=sys.stderr, flush=True)
+    code = _call(COMMANDS["train"], compose("train", [*overrides, f"experiment={FALLBACK_RECIPE}"], named=named))
+    print(notice, file=sys.stderr, flush=True)
+    return code
+
+
+def _sweep(command: Command, overrides: list[str]) -> int:
+    """One training per combination, in order; all are checked before the first, the first failure ends it."""
+    from mt.compose import compose
+
+    lines, varied = expand(command.name, overrides)
+    names = []
+    for line in lines:
+        job = compose("train", line, named=varied)
+        assert isinstance(job, TrainJob) and job.run.name is not None
+        names.append(job.run.name)
+    for number, (line, name) in enumerate(zip(lines, names, strict=True), start=1):
+        place = f"training {number} of {len(lines)}, {name}"
+        print(place, file=sys.stderr, flush=True)
+        try:
+            code = _train(line, varied)
+        except UserError as error:
+            raise UserError(f"{place}: {error}") from error
+        except BaseException:
+            print(f"stopped in {place}", file=sys.stderr, flush=True)
+            raise
+        if code:
+            print(f"stopped in {place}: exit code {code}", file=sys.stderr, flush=True)
+            return code
+    return 0
+
+
+def _overview() -> str:
+    commands = [f"  {command.name:<11}{command.help}" for command in COMMANDS.values()]
+    return "\n".join(
+        [
+            "mt trains encoder-decoder translation models from two files of text.",
+            "",
+            "usage: mt COMMAND [KEY=VALUE ...]",
+            "",
+            "commands:",
+            *commands,
+            "",
+            "first steps:",
+            *_examples((*COMMANDS["train"].examples[:1], COMMANDS["translate"].examples[0])),
+            "",
+            "`mt COMMAND --help` shows examples and every key; `mt --version` the version.",
+        ]
+    )
+
+
+def _help(command: Command) -> str:
+    multirun = " [-m]" if command.name == "train" else ""
+    lines = [f"mt {command.name}: {command.help}", ""]
+    lines += [f"usage: mt {command.name} [KEY=VALUE ...] [--cfg job]{multirun}", ""]
+    lines += ["examples:", *_examples(command.examples), ""]
+    if GROUPS[command.name]:
+        lines += ["groups, each a set of values under one name:"]
+        for group in GROUPS[command.name]:
+            lines += [f"  {group}=", *(f"    {name:<16}{text}" for name, text in options(group).items())]
+        lines += [""]
+    lines += ["keys, with default, meaning and what they may be:"]
+    section = ""
+    for name, item in keys(command.name).items():
+        if name.partition(".")[0] != section and "." in name:
+            section = name.partition(".")[0]
+            lines += [""]
+        lines += [f"  {name}={default_text(item)}"]
+        lines += textwrap.wrap(
+            f"{item.metadata['help']} ({allowed(item)})",
+            96,
+            initial_indent=" " * 6,
+            subsequent_indent=" " * 6,
+        )
+    if "experiment" in GROUPS[command.name]:
+        lines += ["", "A recipe (experiment=) changes some of the defaults: --cfg job shows what holds."]
+    lines += [
+        "",
+        "Values with blanks, commas or brackets need quotes from the shell: 'data.train=[a b.en,a b.de]'.",
+    ]
+    return "\n".join(lines)
+
+
+def _examples(examples: tuple[tuple[str, str], ...]) -> list[str]:
+    return [line for purpose, example in examples for line in (f"  # {purpose}", f"  {example}")]
+
+
+def default_text(item: Field[Any]) -> str:
+    """A key's default as one would type it."""
+    factory = item.default_factory
+    value = item.default if factory is MISSING else factory()
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,287 @@
+"""The data module: from configured files to a prepared corpus on disk, and from there to an epoch's batches."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt.config import DataConfig, PrepareJob, TokenizerConfig, walk
+from mt.data.batching import Indices, cut_batches, plan_epoch
+from mt.data.collate import Batch, collate
+from mt.data.corpus import Ids, IdsWriter
+from mt.data.sources import Sources, locate
+from mt.data.text import CleaningReport, clean, count_pairs, non_nfc, read_lines, read_pairs
+from mt.data.tokenizer import Tokenizers, round_trip, train_tokenizers, unknown_share
+from mt.errors import UserError
+
+Log = Callable[[str], None]
+
+FORMAT = 1
+BLOCK = 8192  # lines tokenized at a time
+HELD_OUT = 1000  # development pairs taken from the training pairs where there are none, at most a twentieth
+_TEXT = "{split}.{side}.txt"
+_SIDES = ("source", "target")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A tokenized corpus. Development text is kept as text: it is decoded and scored as such."""
+
+    folder: Path
+    tokenizers: Tokenizers
+    source: Ids
+    target: Ids
+    dev_source: list[str]
+    dev_target: list[str]
+    report: dict[str, Any]  # of the cleaning
+
+    @classmethod
+    def load(cls, folder: Path) -> "Prepared":
+        """Open a prepared corpus."""
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        dev = [list(read_lines(folder / _TEXT.format(split="dev", side=side))) for side in _SIDES]
+        ids = [Ids.load(folder, side) for side in _SIDES]
+        return cls(folder, Tokenizers.load(folder), ids[0], ids[1], dev[0], dev[1], meta["cleaning"])
+
+    def epoch(self, sampling: float, seed: int, number: int) -> "Epoch":
+        """The training ids of an epoch: those on disk, or subwords drawn anew from (seed, number)."""
+        if not sampling:
+            return Epoch.of(self.source, self.target)
+        return Epoch.of(*(self._draw(side, sampling, seed, number) for side in _SIDES))
+
+    def _draw(self, side: str, sampling: float, seed: int, epoch: int) -> Ids:
+        stored: Ids = getattr(self, side)
+        tokenizer = getattr(self.tokenizers, side)
+        longest = int(stored.lengths().max())
+        sentences: list[NDArray[np.integer]] = []
+        lines = read_lines(self.folder / _TEXT.format(split="train", side=side))
+        for number, block in enumerate(_blocks(lines)):
+            block_seed = int(
+                np.random.SeedSequence([seed, epoch, _SIDES.index(side), number]).generate_state(1)[0]
+            )
+            for ids in tokenizer.sample(block, sampling, block_seed):
+                # a drawing longer than any stored sentence could break the limits that those passed
+                sentences.append(ids if len(ids) < longest else stored[len(sentences)])
+        return Ids.from_sentences(sentences)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The training sentences as one epoch sees them. Lengths count the end-of-sentence token."""
+
+    source: Ids
+    target: Ids
+    source_lengths: NDArray[np.int64]
+    target_lengths: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, source: Ids, target: Ids) -> "Epoch":
+        """Of two sides' ids."""
+        return cls(source, target, source.lengths(), target.lengths())
+
+    def plan(self, seed: int, number: int, update_tokens: int) -> list[Indices]:
+        """The sentences of each update, see `mt.data.batching`."""
+        return plan_epoch(self.source_lengths, self.target_lengths, seed, number, update_tokens)
+
+    def target_tokens(self, update: Indices) -> int:
+        """Real target tokens of an update over all processes."""
+        return int(self.target_lengths[update].sum())
+
+    def batches(self, update: Indices, batch_tokens: int, rank: int, world_size: int) -> Iterator[Batch]:
+        """This process's batches of an update, padded."""
+        lengths = self.source_lengths, self.target_lengths
+        for rows in cut_batches(update, *lengths, batch_tokens, rank, world_size):
+            yield collate([self.source[i] for i in rows], [self.target[i] for i in rows])
+
+
+def prepare(sources: Sources, data: DataConfig, tokenizer: TokenizerConfig, seed: int, log: Log) -> Prepared:
+    """The prepared corpus of a configuration: found by the hash of its texts and options, or made.
+
+    Written under a temporary name and renamed, so that it is whole or not there. Raises UserError for bad files.
+    """
+    texts = _hash_files(_paths(sources))
+    folder = (
+        Path(data.prepared_dir)
+        / f"{data.corpus.value}-{data.source}-{data.target}-{_key(data, tokenizer, seed, texts)}"
+    )
+    if (folder / "meta.json").exists():
+        log(f"prepared corpus: {folder}")
+        return Prepared.load(folder)
+    log(f"preparing the corpus into {folder}")
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+    try:
+        temporary.mkdir(parents=True)
+        _write(sources, data, tokenizer, seed, temporary, log)
+        temporary.rename(folder)
+    except OSError as error:
+        if not (folder / "meta.json").exists():  # else another process was faster, with the same result
+            raise UserError(
+                f"cannot write the prepared corpus {folder}: {error.strerror or error}"
+            ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return Prepared.load(folder)
+
+
+def prepare_command(job: PrepareJob) -> None:
+    """`mt prepare`: make the prepared corpus and say where it is."""
+    import sys
+
+    def log(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    sources = locate(job.data, log)
+    prepared = prepare(sources, job.data, job.tokenizer, job.seed, log)
+    sources.find_tests()  # so that a machine without a network can train and score
+    print(prepared.folder)
+
+
+def _key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, texts: list[str]) -> str:
+    places = {"raw_dir", "prepared_dir", "train", "dev", "test"}  # the texts' hashes stand for them
+    options: dict[str, Any] = {name: value for name, _, value in walk(data) if name not in places}
+    options |= {f"tokenizer.{name}": value for name, _, value in walk(tokenizer)}
+    if tokenizer.model:
+        options["tokenizer.model"] = _hash_files([Path(tokenizer.model)])
+    plain = {name: value.value if isinstance(value, Enum) else value for name, value in options.items()}
+    text = json.dumps({"format": FORMAT, "texts": texts, "seed": seed, **plain}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _paths(sources: Sources) -> list[Path]:
+    parts = [*sources.train, *sources.dev]
+    return [path for part in parts for path in (part.source_path, part.target_path) if path]
+
+
+def _hash_files(paths: Sequence[Path]) -> list[str]:
+    hashes = []
+    for path in paths:
+        try:
+            with path.open("rb") as stream:
+                hashes.append(hashlib.file_digest(stream, "sha256").hexdigest())
+        except OSError as error:
+            raise UserError(f"cannot read {path.absolute()}: {error.strerror or error}") from error
+    return hashes
+
+
+def _write(
+    sources: Sources, data: DataConfig, tokenizer: TokenizerConfig, seed: int, folder: Path, log: Log
+) -> None:
+    report = CleaningReport()
+    _write_texts(sources, data, seed, folder, report)
+    lines = {
+        (split, side): (lambda name=_TEXT.format(split=split, side=side): read_lines(folder / name))
+        for split in ("train", "dev")
+        for side in _SIDES
+    }
+    tokenizers = train_tokenizers(
+        lines["train", "source"], lines["train", "target"], tokenizer, data.source, data.target, seed, log
+    )
+    tokenizers.save(folder)
+    _write_ids(tokenizers, data, folder, report, keep_text=tokenizer.sampling > 0)
+    report.check_kept()
+    for line in report.lines():
+        log(line)
+    dev = {side: list(lines["dev", side]()) for side in _SIDES}
+    for side in _SIDES:
+        units = getattr(tokenizers, side)
+        log(
+            f"dev {side}: {len(dev[side])} lines, {round_trip(units, dev[side]):.2%} come back whole from the"
+            f" tokenizer, {unknown_share(units, dev[side]):.2%} unknown tokens"
+        )
+    if odd := non_nfc(dev["target"]):
+        log(
+            f"warning: {odd} dev reference lines are not in Unicode's NFC form: they may cost score invisibly"
+        )
+    meta = {"format": FORMAT, "cleaning": report.as_dict()}
+    (folder / "meta.json").write_text(json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def _write_texts(sources: Sources, data: DataConfig, seed: int, folder: Path, report: CleaningReport) -> None:
+    """Cleaned training text and the development text, as plain files of one sentence a line."""
+    total = count_pairs(sources.train, data.invalid_utf8)
+    count_pairs(sources.dev)
+    held_out: set[int] = set()
+    if sources.hold_out_dev:
+        chosen = np.random.default_rng(seed).permutation(total)[: min(HELD_OUT, max(1, total // 20))]
+        held_out = {int(number) for number in chosen}
+    names = {
+        (split, side): folder / _TEXT.format(split=split, side=side)
+        for split in ("train", "dev")
+        for side in _SIDES
+    }
+    streams = {key: path.open("w", encoding="utf-8", newline="\n") for key, path in names.items()}
+
+    def write(split: str, pair: tuple[str, str]) -> None:
+        for side, text in zip(_SIDES, pair, strict=True):
+            streams[split, side].write(text + "\n")
+
+    try:
+        for number, pair in enumerate(
+            clean(read_pairs(sources.train, data.invalid_utf8, report), data, report)
+        ):
+            write("dev" if number in held_out else "train", pair)
+        for pair in read_pairs(sources.dev):
+            write("dev", pair)
+    finally:
+        for stream in streams.values():
+            stream.close()
+
+
+def _write_ids(
+    tokenizers: Tokenizers, data: DataConfig, folder: Path, report: CleaningReport, keep_text: bool
+) -> None:
+    """Training ids of the pairs within the limits; the training text shrinks to them, or goes."""
+    names = [folder / _TEXT.format(split="train", side=side) for side in _SIDES]
+    kept_names = [name.with_suffix(".kept") for name in names]
+    writers = [IdsWriter(folder, side, getattr(tokenizers, side).size) for side in _SIDES]
+    with writers[0] as source_ids, writers[1] as target_ids:
+        with (
+            kept_names[0].open("w", encoding="utf-8", newline="\n") as source_text,
+            kept_names[1].open("w", encoding="utf-8", newline="\n") as target_text,
+        ):
+            pairs = zip(_blocks(read_lines(names[0])), _blocks(read_lines(names[1])), strict=True)
+            for sources, targets in pairs:
+                encoded = list(
+                    zip(tokenizers.source.encode(sources), tokenizers.target.encode(targets), strict=True)
+                )
+                kept = []
+                for row, (source, target) in enumerate(encoded):
+                    reason = _too_long(len(source), len(target), data)
+                    if reason:
+                        report.drop(reason, "after cleaning", sources[row], targets[row])
+                    else:
+                        kept.append(row)
+                source_ids.append(encoded[row][0] for row in kept)
+                target_ids.append(encoded[row][1] for row in kept)
+                source_text.writelines(sources[row] + "\n" for row in kept)
+                target_text.writelines(targets[row] + "\n" for row in kept)
+    for name, kept_name in zip(names, kept_names, strict=True):
+        name.unlink()
+        if keep_text:
+            kept_name.rename(name)
+        else:
+            kept_name.unlink()
+
+
+def _too_long(source: int, target: int, data: DataConfig) -> str | None:
+    if not source or not target:
+        return "no tokens on one side"
+    if max(source, target) > data.max_tokens:
+        return f"more than {data.max_tokens} tokens on one side"
+    if max(source, target) > data.max_ratio * min(source, target):
+        return f"one side more than {data.max_ratio:g} times as many tokens as the other"
+    return None
+
+
+def _blocks(lines: Iterator[str]) -> Iterator[list[str]]:
+    while block := list(islice(lines, BLOCK)):
+        yield block

@@ -1,0 +1,122 @@
+"""Beam search that knows no model: it sees a step function, and a state whose rows it picks.
+
+B sentences, k beam slots a sentence, R live rows (one a live slot), V vocabulary. A finished hypothesis takes its
+slot with it, so that a beam of 1 is greedy search; a sentence without live slots leaves the batch. The score is
+log-probability / length^length_penalty with EOS counted in both, as in fairseq, Marian and CTranslate2.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+
+class State(Protocol):
+    """What a step function keeps between steps, one row a live hypothesis."""
+
+    def select(self, rows: Tensor) -> Any:
+        """The state of these rows [R'], in that order; rows may repeat."""
+
+
+StepFunction = Callable[[Tensor, Any], tuple[Tensor, Any]]
+"""(newest token of each row [R], state) -> (logits of the next one [R, V], new state)."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished translation."""
+
+    tokens: tuple[int, ...]  # with EOS, without BOS
+    log_probability: float
+    score: float
+    at_limit: bool  # EOS was forced by the length limit
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to search. Lengths count EOS."""
+
+    beam_size: int
+    length_penalty: float
+    bos: int
+    eos: int
+    forbidden: tuple[int, ...] = ()  # never produced; their probability is still part of the normalization
+    min_length: int = 1
+
+
+@torch.inference_mode()
+def search(step: StepFunction, state: State, max_lengths: Tensor, settings: Settings) -> list[list[Hypothesis]]:
+    """At most beam_size hypotheses a sentence, all different, best first.
+
+    `state` has a row a sentence; `max_lengths` [B] are the longest outputs allowed.
+    """
+    beam = settings.beam_size
+    device = max_lengths.device
+    finished: list[list[Hypothesis]] = [[] for _ in max_lengths]
+    sentence = torch.arange(len(max_lengths), device=device)  # [R] the sentence of each row
+    scores = torch.zeros(len(max_lengths), device=device)  # [R] log-probability so far
+    history = torch.full((len(max_lengths), 1), settings.bos, device=device)  # [R, 1 + length]
+    slots = torch.full((len(max_lengths),), beam, device=device)  # [B] hypotheses still wanted
+    length = 0
+    while len(sentence):
+        length += 1
+        logits, state = step(history[:, -1], state)
+        token_scores, tokens = _best_tokens(logits, length, max_lengths[sentence], beam, settings)
+        totals = scores[:, None] + token_scores  # [R, k]
+        row, column = _best_per_sentence(totals, sentence, slots)
+        token, total = tokens[row, column], totals[row, column]
+        ended = token == settings.eos
+        if ended.any():
+            _collect(finished, history, sentence, length, max_lengths, settings, row[ended], total[ended])
+            slots = slots - torch.bincount(sentence[row[ended]], minlength=len(slots))
+        row, token, scores = row[~ended], token[~ended], total[~ended]
+        history = torch.cat((history[row], token[:, None]), 1)
+        if len(row) != len(sentence) or not torch.equal(row, torch.arange(len(row), device=device)):
+            state = state.select(row)
+        sentence = sentence[row]
+    return [sorted(found, key=lambda hypothesis: -hypothesis.score) for found in finished]
+
+
+def _best_tokens(logits: Tensor, length: int, limits: Tensor, beam: int, settings: Settings) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and ids of each row's k best allowed tokens, [R, k] both; -inf marks what is not allowed."""
+    logits = logits.float()
+    normalizer = logits.logsumexp(1, keepdim=True)
+    at_limit = length >= limits
+    eos = logits[:, settings.eos].masked_fill(~at_limit & (length < settings.min_length), float("-inf"))
+    logits = logits.masked_fill(at_limit[:, None], float("-inf"))
+    logits[:, list(settings.forbidden)] = float("-inf")
+    logits[:, settings.eos] = eos
+    best, tokens = logits.topk(min(beam, logits.shape[1]), dim=1)
+    return best - normalizer, tokens
+
+
+def _best_per_sentence(totals: Tensor, sentence: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
+    """Row and column of the best candidates, as many a sentence as it has slots; by sentence, best first."""
+    row = torch.arange(len(totals), device=totals.device).repeat_interleave(totals.shape[1])
+    flat = totals.flatten()
+    # By score, then stably by sentence: candidates of a sentence stand together, best first.
+    order = flat.argsort(descending=True, stable=True)
+    order = order[sentence[row[order]].argsort(stable=True)]
+    owner = sentence[row[order]]
+    first = torch.searchsorted(owner, owner)  # where each candidate's sentence begins
+    rank = torch.arange(len(owner), device=owner.device) - first
+    chosen = order[(rank < slots[owner]) & (flat[order] > float("-inf"))]
+    return row[chosen], chosen % totals.shape[1]
+
+
+def _collect(
+    finished: list[list[Hypothesis]],
+    history: Tensor,
+    sentence: Tensor,
+    length: int,
+    max_lengths: Tensor,
+    settings: Settings,
+    rows: Tensor,
+    totals: Tensor,
+) -> None:
+    for number, prefix, total in zip(sentence[rows].tolist(), history[rows, 1:].tolist(), totals.tolist(), strict=True):
+        at_limit = length >= int(max_lengths[number])
+        score = total / length**settings.length_penalty
+        finished[number].append(Hypothesis((*prefix, settings.eos), total, score, at_limit))

@@ -1,0 +1,191 @@
+"""Text in, text out: the translator that `mt translate`, `mt evaluate` and validation share."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mt.checkpoint import Checkpoint
+from mt.config import DecodeConfig, Device, Positions, Precision, TranslateJob
+from mt.data.collate import pad_source
+from mt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizers
+from mt.decoding.search import Hypothesis, Settings, search
+from mt.errors import UserError
+from mt.model.transformer import Transformer
+from mt.runtime.device import Runtime, start
+
+READ_LINES = 4096  # lines translated together when reading a file
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One hypothesis of a line."""
+
+    text: str
+    score: float  # log-probability / length^length_penalty
+    log_probability: float
+    tokens: tuple[int, ...]  # with EOS
+    at_limit: bool  # cut by the length limit
+
+
+class Translator:
+    """A model, its tokenizers and decoding options. A translation never depends on its neighbours."""
+
+    def __init__(self, model: Transformer, tokenizers: Tokenizers, decode: DecodeConfig, runtime: Runtime) -> None:
+        self.model, self.tokenizers, self.decode, self.runtime = model, tokenizers, decode, runtime
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        decode: DecodeConfig | None = None,
+        device: Device | str = Device.auto,
+        precision: Precision | str = Precision.fp32,
+        threads: int = 0,
+    ) -> "Translator":
+        """From a run folder (its average where there is one, else its best) or a checkpoint folder.
+
+        `decode`: None takes the options that the checkpoint was trained with. Raises UserError for no checkpoint.
+        """
+        runtime = start(Device(device), Precision(precision), threads)
+        checkpoint = Checkpoint.open(path)
+        model = checkpoint.load_model().to(runtime.device)
+        return cls(model, checkpoint.load_tokenizers(), decode or checkpoint.config.decode, runtime)
+
+    def translate(self, lines: Sequence[str]) -> list[str]:
+        """The best translation of each line, in order; an empty line for a blank one."""
+        return [best[0].text for best in self.translate_nbest(lines)]
+
+    def translate_nbest(self, lines: Sequence[str]) -> list[list[Translation]]:
+        """Up to decode.nbest different hypotheses of each line, best first; at least one."""
+        sources = self.tokenizers.source.encode(lines)
+        limit = self._source_limit()
+        found: list[list[Translation]] = [[Translation("", 0.0, 0.0, (EOS,), False)] for _ in lines]
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            for rows in self._batches([min(len(ids), limit) for ids in sources]):
+                for row, hypotheses in zip(rows, self._search([sources[row][:limit] for row in rows]), strict=True):
+                    if hypotheses:  # none only where a diverged model's scores are not numbers
+                        found[row] = [self._translation(each) for each in hypotheses[: self.decode.nbest]]
+        finally:
+            self.model.train(was_training)
+        return found
+
+    def too_long(self, lines: Sequence[str]) -> int:
+        """How many lines are longer than the model's positions, so that their ends are not translated."""
+        return sum(len(ids) > self._source_limit() for ids in self.tokenizers.source.encode(lines))
+
+    def _source_limit(self) -> int:
+        config = self.model.config
+        return config.max_positions - 1 if config.positions is Positions.learned else sys.maxsize
+
+    def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
+        """Rows of similar length, longest first, within decode.batch_tokens; blank lines are in none."""
+        order = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: -lengths[row])
+        while order:
+            widest = (lengths[order[0]] + 1) * self.decode.beam_size
+            size = max(1, self.decode.batch_tokens // widest)
+            yield order[:size]
+            order = order[size:]
+
+    def _search(self, sources: list[NDArray[np.integer]]) -> list[list[Hypothesis]]:
+        decode, device = self.decode, self.runtime.device
+        settings = Settings(
+            beam_size=decode.beam_size,
+            length_penalty=decode.length_penalty,
+            bos=BOS,
+            eos=EOS,
+            forbidden=(PAD, UNK, BOS),
+            min_length=decode.min_length + 1,
+        )
+        limits = [int(decode.max_length_a * len(ids) + decode.max_length_b) for ids in sources]
+        if self.model.config.positions is Positions.learned:
+            limits = [min(limit, self.model.config.max_positions) for limit in limits]
+        with torch.inference_mode(), self.runtime.autocast():
+            state = self.model.start(pad_source(sources).to(device))
+            return search(self.model.step, state, torch.tensor(limits, device=device), settings)
+
+    def _translation(self, hypothesis: Hypothesis) -> Translation:
+        return Translation(
+            self.tokenizers.target.decode(hypothesis.tokens[:-1]),
+            hypothesis.score,
+            hypothesis.log_probability,
+            hypothesis.tokens,
+            hypothesis.at_limit,
+        )
+
+
+def translate_command(job: TranslateJob) -> None:
+    """`mt translate`: a line out for a line in, whatever the bytes; nothing else on standard output.
+
+    With decode.nbest above 1 a line has several: "line number ||| translation ||| score", numbers from 0.
+    """
+    translator = Translator.load(job.checkpoint, job.decode, job.device, job.precision, job.threads)
+    with _open_input(job.input) as source, _open_output(job.output) as target:
+        if source.isatty():
+            _say(f"one sentence a line, {translator.runtime.describe()}; Ctrl-D ends")
+        damaged = number = cut = 0
+        # a person waits for each answer
+        for block in _blocks(source, 1 if source.isatty() else READ_LINES):
+            lines = [line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace") for line in block]
+            damaged += sum("\ufffd" in line for line in lines)
+            if number == 0:
+                lines[0] = lines[0].removeprefix("\ufeff")
+            if longer := translator.too_long(lines):
+                _say(f"warning: {longer} lines are longer than the model's positions: their ends are not translated")
+            for hypotheses in translator.translate_nbest(lines):
+                cut += hypotheses[0].at_limit
+                target.write(_format(number, hypotheses, job.decode.nbest).encode("utf-8"))
+                number += 1
+            target.flush()
+    if damaged:
+        _say(f"warning: {damaged} lines are not UTF-8: their bad bytes were read as U+FFFD")
+    if cut:
+        _say(f"warning: {cut} translations reached the length limit (decode.max_length_a, decode.max_length_b)")
+
+
+def _format(number: int, hypotheses: list[Translation], nbest: int) -> str:
+    if nbest == 1:
+        return hypotheses[0].text + "\n"
+    return "".join(f"{number} ||| {found.text} ||| {found.score:.4f}\n" for found in hypotheses)
+
+
+def _blocks(stream: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
+    lines = iter(stream)
+    while block := list(islice(lines, size)):
+        yield block
+
+
+def _open_input(path: str | None) -> AbstractContextManager[IO[bytes]]:
+    if path is None:
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise UserError(f"input={path}: {error.strerror} ({Path(path).absolute()})") from error
+
+
+def _open_output(path: str | None) -> AbstractContextManager[IO[bytes]]:
+    if path is None:
+        return nullcontext(sys.stdout.buffer)
+    try:
+        return Path(path).open("wb")
+    except OSError as error:
+        raise UserError(f"output={path}: {error.strerror} ({Path(path).absolute()})") from error
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def validation_options(decode: DecodeConfig, beam_size: int) -> DecodeConfig:
+    """The same options with another beam size and one hypothesis: how translations are made while training."""
+    return replace(decode, beam_size=beam_size, nbest=1)

@@ -1,0 +1,250 @@
+"""Scores of translated text: sacreBLEU with its signature and interval, chrF2, TER, and the BLEU that the
+Multi30k papers published.
+
+Every function takes one hypothesis and one reference per sentence, both raw detokenized text in the same
+order; scores are in percent. Nothing here reads a file, the network or the home folder.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+from mt.errors import UserError
+
+# sacreBLEU's own choice for languages that 13a can't cut into words; every other language gets 13a.
+_WORD_CUTTERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+_NO_MOSES = {*_WORD_CUTTERS, "yue"}  # sacremoses lists some of these, but Moses only cuts text at blanks
+_RESAMPLES = 1000
+_SACREBLEU_SEED = 12345  # sacreBLEU's default, so that `sacrebleu --confidence` draws the same resamples
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What one set of translations scored, in percent; `ter` is an error rate, lower is better.
+
+    `interval` is the 95% bootstrap interval of `sacrebleu`, or None where it wasn't asked for or there is
+    only one sentence. `compatible` is the Multi30k papers' BLEU (see `published_form`), or None where the
+    target language has no Moses tokenization. `warnings` holds one line each for the user.
+    """
+
+    sacrebleu: float
+    signature: str
+    interval: tuple[float, float] | None
+    compatible: float | None
+    chrf: float
+    chrf_signature: str
+    ter: float
+    ter_signature: str
+    warnings: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The scores in plain types, ready for JSON (without the warnings)."""
+        values = asdict(self)
+        del values["warnings"]
+        values["interval"] = None if self.interval is None else list(self.interval)
+        return values
+
+
+def score(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    target_language: str,
+    *,
+    interval: bool = True,
+    seed: int = _SACREBLEU_SEED,
+) -> Scores:
+    """All scores of `hypotheses` (what the model wrote) against `references` (what people wrote).
+
+    The order of the two matters: exchanged, they give another, plausible number. Raises UserError where their
+    numbers differ, where there are none, and where the target language needs a package that is missing.
+    """
+    from sacrebleu.metrics import CHRF, TER
+
+    _check(hypotheses, references)
+    metric = _bleu_metric(target_language)
+    with _sacrebleu_messages() as messages:
+        corpus_bleu = metric.corpus_score(hypotheses, [references]).score
+        bounds = _interval(hypotheses, references, target_language, seed) if interval else None
+    chrf, ter = CHRF(), TER()
+    return Scores(
+        sacrebleu=corpus_bleu,
+        signature=str(metric.get_signature()),
+        interval=bounds,
+        compatible=_compatible_bleu(hypotheses, references, target_language),
+        chrf=chrf.corpus_score(hypotheses, [references]).score,
+        chrf_signature=str(chrf.get_signature()),
+        ter=ter.corpus_score(hypotheses, [references]).score,
+        ter_signature=str(ter.get_signature()),
+        warnings=tokenized_text_warnings(hypotheses, references) or tuple(messages),
+    )
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> float:
+    """sacreBLEU alone, the same number as `score(...).sacrebleu`: quick enough for validation in training.
+
+    Raises what `score` raises. It says nothing about tokenized text, as it would at each validation: ask
+    `tokenized_text_warnings` once.
+    """
+    _check(hypotheses, references)
+    with _sacrebleu_messages():
+        return float(_bleu_metric(target_language).corpus_score(hypotheses, [references]).score)
+
+
+def check_language(target_language: str) -> None:
+    """Raise UserError, with the pip line, where scoring this language needs a package that is missing."""
+    _bleu_metric(target_language)
+
+
+def tokenized_text_warnings(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[str, ...]:
+    """One line for each side that looks tokenized, whose score would not compare with any other.
+
+    sacreBLEU's sign: 100 hypotheses that end in " .". Here the references count too, and half of a small set.
+    """
+    found = []
+    for side, lines in (("hypotheses", hypotheses), ("references", references)):
+        count = sum(line.rstrip().endswith(" .") for line in lines)
+        if count >= 100 or 2 * count > len(lines):
+            found.append(
+                f'{count} of {len(lines)} {side} end in a separate " .": they look tokenized, and sacreBLEU '
+                "is only comparable on raw, detokenized text"
+            )
+    return tuple(found)
+
+
+def published_form(lines: Sequence[str], language: str) -> list[str]:
+    """Lines as the Multi30k papers scored them: lower-cased, normalized, Moses-tokenized and escaped.
+
+    Makes the dataset's own `*.lc.norm.tok.*` test files (multi30k/dataset, data/task1/tok) from its raw ones.
+    Raises ValueError for a language without Moses data (see `has_published_form`).
+    """
+    if not has_published_form(language):
+        raise ValueError(f"no Moses tokenization for language {language!r}")
+    normalizer, tokenizer = _moses(_base(language))
+    return [tokenizer.tokenize(normalizer.normalize(line.lower()), escape=True, return_str=True) for line in lines]
+
+
+def has_published_form(language: str) -> bool:
+    """Whether sacremoses knows the language's abbreviations and the language puts blanks between words."""
+    from sacremoses.corpus import NonbreakingPrefixes
+
+    base = _base(language)
+    return base in NonbreakingPrefixes().available_langs.values() and base not in _NO_MOSES
+
+
+def table(scores: Mapping[str, Scores]) -> str:
+    """The scores of named test sets as lines for the terminal, what they were measured with beneath."""
+    rows = [("test set", "BLEU", "95% interval", "compatible", "chrF2", "TER")]
+    for name, one in scores.items():
+        bounds = "-" if one.interval is None else f"[{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
+        compatible = "-" if one.compatible is None else f"{one.compatible:.2f}"
+        rows.append((name, f"{one.sacrebleu:.2f}", bounds, compatible, f"{one.chrf:.2f}", f"{one.ter:.2f}"))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
+        for row in rows
+    ]
+    for metric, field in (("BLEU", "signature"), ("chrF2", "chrf_signature"), ("TER", "ter_signature")):
+        lines += [f"{metric}: {text}" for text in dict.fromkeys(getattr(one, field) for one in scores.values())]
+    if any(one.compatible is not None for one in scores.values()):
+        lines.append("compatible: BLEU of lower-cased, normalized, Moses-tokenized text, as in Multi30k papers")
+    return "\n".join(lines)
+
+
+def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    # sacreBLEU itself scores the shorter side's length, and references wrapped sentence by sentence give 100.
+    for lines in (hypotheses, references):
+        if isinstance(lines, str) or not all(isinstance(line, str) for line in lines):
+            raise TypeError("scoring takes one string per sentence, in a list for each side")
+    counts = len(hypotheses), len(references)
+    if counts[0] != counts[1]:
+        hint = ""
+        if set(counts) == {2737, 3003}:
+            hint = " (wmt14 has 2737 English-German sentences, wmt14/full 3003: use one of them for both sides)"
+        raise UserError(
+            f"{counts[0]} hypotheses but {counts[1]} references: scoring needs one reference line for each "
+            f"translated line{hint}"
+        )
+    if not hypotheses:
+        raise UserError("0 hypotheses and 0 references: there is nothing to score; check the test set's files")
+
+
+def _base(language: str) -> str:
+    return language.replace("_", "-").split("-")[0].lower()
+
+
+def _bleu_metric(target_language: str, effective_order: bool = False) -> Any:
+    from sacrebleu.metrics import BLEU
+
+    base = _base(target_language)
+    tokenizer = _WORD_CUTTERS.get(base, "13a")
+    try:
+        return BLEU(tokenize=tokenizer, effective_order=effective_order)
+    except (RuntimeError, AssertionError) as error:  # MeCab missing, or with another dictionary
+        raise UserError(
+            f"target language {target_language}: sacreBLEU's tokenizer {tokenizer} is not usable here; "
+            f'install it with: pip install "sacrebleu[{base}]"'
+        ) from error
+
+
+def _compatible_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> float | None:
+    from sacrebleu.metrics import BLEU
+
+    if not has_published_form(language):
+        return None
+    metric = BLEU(tokenize="none", force=True)  # force: this text is tokenized, and meant to be
+    published = published_form(hypotheses, language), [published_form(references, language)]
+    return float(metric.corpus_score(*published).score)
+
+
+def _interval(
+    hypotheses: Sequence[str], references: Sequence[str], language: str, seed: int
+) -> tuple[float, float] | None:
+    """The 2.5th and 97.5th percentile of BLEU over resamples of the sentences (Koehn, 2004)."""
+    import numpy as np
+
+    if len(hypotheses) < 2:
+        return None
+    metric = _bleu_metric(language, effective_order=True)  # only its counts are used; they are the same
+    sentences = [metric.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
+    statistics = np.array([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in sentences], dtype=np.int64)
+    generator = np.random.default_rng(seed)
+    resampled = []
+    for _ in range(_RESAMPLES):
+        drawn = statistics[generator.choice(len(statistics), size=len(statistics))].sum(axis=0).tolist()
+        sys_len, ref_len, correct, total = drawn[0], drawn[1], drawn[2:6], drawn[6:]
+        resampled.append(metric.compute_bleu(correct, total, sys_len, ref_len, smooth_method="exp").score)
+    resampled.sort()
+    cut = _RESAMPLES // 40
+    return resampled[cut], resampled[-1 - cut]
+
+
+@lru_cache(maxsize=2)
+def _moses(language: str) -> tuple[Any, Any]:
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+    return MosesPunctNormalizer(language), MosesTokenizer(language)
+
+
+@contextmanager
+def _sacrebleu_messages() -> Iterator[list[str]]:
+    """Collects what sacreBLEU would log, so that the caller can show it once instead of at every score."""
+    messages: list[str] = []
+    logger = logging.getLogger("sacrebleu")
+
+    def keep(record: logging.LogRecord) -> bool:
+        messages.append(record.getMessage())
+        return False
+
+    logger.addFilter(keep)
+    try:
+        yield messages
+    finally:
+        logger.removeFilter(keep)

@@ -1,0 +1,70 @@
+"""Multi-head attention (Vaswani et al. 2017, section 3.2), with caches for decoding.
+
+B sentences, Q queries, K keys, D model width, H heads. Masks are boolean, True means "may attend".
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class KeyValues:
+    """Projected keys and values of one layer, kept between decoding steps: each [B, H, K, D/H]."""
+
+    keys: Tensor
+    values: Tensor
+
+    def append(self, other: "KeyValues") -> "KeyValues":
+        """These, then the other's, along K."""
+        return KeyValues(torch.cat((self.keys, other.keys), 2), torch.cat((self.values, other.values), 2))
+
+    def select(self, rows: Tensor) -> "KeyValues":
+        """The given rows, in that order: beams move, finished sentences leave."""
+        return KeyValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+
+
+class Attention(nn.Module):
+    """One attention sublayer without its residual: queries [B, Q, D] attend to a memory's keys and values."""
+
+    def __init__(self, d_model: int, heads: int) -> None:
+        super().__init__()
+        if d_model % heads:
+            raise ValueError(f"model.d_model={d_model} must be divisible by model.heads={heads}")
+        self.heads = heads
+        self.query = nn.Linear(d_model, d_model)
+        self.key_value = nn.Linear(d_model, 2 * d_model)
+        self.output = nn.Linear(d_model, d_model)
+
+    def project(self, memory: Tensor) -> KeyValues:
+        """Keys and values of a memory [B, K, D]."""
+        keys, values = self.key_value(memory).chunk(2, dim=-1)
+        return KeyValues(self._split(keys), self._split(values))
+
+    def forward(self, queries: Tensor, memory: KeyValues, mask: Tensor | None, causal: bool = False) -> Tensor:
+        """[B, Q, D]. `mask` broadcasts to [B, H, Q, K]; `causal` lets query i see keys 0..i (needs Q = K)."""
+        attended = _attend(self._split(self.query(queries)), memory, mask, causal)
+        return self.output(attended.transpose(1, 2).flatten(2))
+
+    def weights(self, queries: Tensor, memory: KeyValues, mask: Tensor | None) -> Tensor:
+        """The attention probabilities that `forward` uses: [B, H, Q, K] float32, for looking at a model."""
+        query = self._split(self.query(queries)).float()
+        scores = query @ memory.keys.float().transpose(2, 3) / query.shape[-1] ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, float("-inf"))
+        return scores.softmax(-1)
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # [B, T, D] -> [B, H, T, D/H]
+
+
+def _attend(query: Tensor, memory: KeyValues, mask: Tensor | None, causal: bool) -> Tensor:
+    keys, values = memory.keys, memory.values
+    if query.device.type != "cpu" or query.dtype == torch.float32:
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal)
+    # On a CPU the backward pass of bfloat16 attention is about ten times slower than float32's.
+    with torch.autocast("cpu", enabled=False):
+        query, keys, values = query.float(), keys.float(), values.float()
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal)

@@ -1,0 +1,250 @@
+"""The encoder-decoder Transformer (Vaswani et al. 2017): positions, layers, encoder, decoder, decoding state.
+
+B sentences, S source length, T target length, D model width, V target vocabulary.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mt.config import Activation, Init, ModelConfig, Norm, Positions, Tie
+from mt.model.attention import Attention, KeyValues
+from mt.model.dropout import Dropout
+
+PAD = 0  # the padding id; mt.data.tokenizer fixes it
+
+
+def sinusoids(start: int, length: int, d_model: int) -> Tensor:
+    """Section 3.5's encoding of `length` positions from `start`, all sines, then all cosines: [length, D]."""
+    position = torch.arange(start, start + length, dtype=torch.float32)[:, None]
+    frequency = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float32) * (-math.log(10000.0) / d_model))
+    angle = position * frequency
+    return torch.cat((angle.sin(), angle.cos()), dim=1)
+
+
+class Embedding(nn.Module):
+    """Token embeddings times sqrt(D) plus positions, then dropout. Ids [B, T] to [B, T, D]."""
+
+    def __init__(self, config: ModelConfig, size: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(size, config.d_model, padding_idx=PAD)
+        learned = config.positions is Positions.learned
+        self.positions = nn.Embedding(config.max_positions, config.d_model) if learned else None
+        self.dropout = Dropout(config.dropout)
+        self.scale = math.sqrt(config.d_model)
+
+    def forward(self, ids: Tensor, start: int = 0) -> Tensor:
+        """`start` is the position of the first column."""
+        length = ids.shape[1]
+        if self.positions is None:
+            positions = sinusoids(start, length, self.tokens.embedding_dim).to(ids.device)
+        elif start + length <= self.positions.num_embeddings:
+            positions = self.positions.weight[start : start + length]
+        else:
+            raise ValueError(f"{start + length} positions, but the table has {self.positions.num_embeddings}")
+        return self.dropout(self.tokens(ids) * self.scale + positions)
+
+
+class FeedForward(nn.Module):
+    """Section 3.3: [B, T, D] to [B, T, D]."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.inner = nn.Linear(config.d_model, config.d_ff)
+        self.output = nn.Linear(config.d_ff, config.d_model)
+        self.activation = F.relu if config.activation is Activation.relu else F.gelu
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.output(self.activation(self.inner(x)))
+
+
+class Residual(nn.Module):
+    """What surrounds a sublayer: normalization, dropout on the sublayer's output, the residual sum."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.d_model)
+        self.dropout = Dropout(config.dropout)
+        self.pre = config.norm is Norm.pre
+
+    def enter(self, x: Tensor) -> Tensor:
+        """The sublayer's input."""
+        return self.norm(x) if self.pre else x
+
+    def leave(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
+        """The layer's stream after the sublayer."""
+        total = x + self.dropout(sublayer_output)
+        return total if self.pre else self.norm(total)
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention = Attention(config.d_model, config.heads)
+        self.feed_forward = FeedForward(config)
+        self.around_attention = Residual(config)
+        self.around_feed_forward = Residual(config)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        inner = self.around_attention.enter(x)
+        x = self.around_attention.leave(x, self.attention(inner, self.attention.project(inner), mask))
+        inner = self.around_feed_forward.enter(x)
+        return self.around_feed_forward.leave(x, self.feed_forward(inner))
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = Attention(config.d_model, config.heads)
+        self.cross_attention = Attention(config.d_model, config.heads)
+        self.feed_forward = FeedForward(config)
+        self.around_self = Residual(config)
+        self.around_cross = Residual(config)
+        self.around_feed_forward = Residual(config)
+
+    def forward(
+        self, x: Tensor, memory: KeyValues, mask: Tensor | None, past: KeyValues | None
+    ) -> tuple[Tensor, KeyValues]:
+        """Gives also the self-attention's keys and values, the past ones first. No past: x is a whole prefix."""
+        inner = self.around_self.enter(x)
+        present = self.self_attention.project(inner)
+        if past is not None:
+            present = past.append(present)
+        x = self.around_self.leave(x, self.self_attention(inner, present, None, causal=past is None))
+        inner = self.around_cross.enter(x)
+        x = self.around_cross.leave(x, self.cross_attention(inner, memory, mask))
+        inner = self.around_feed_forward.enter(x)
+        return self.around_feed_forward.leave(x, self.feed_forward(inner)), present
+
+
+@dataclass(frozen=True)
+class Memory:
+    """An encoded source: each decoder layer's keys and values of it, and its mask."""
+
+    layers: tuple[KeyValues, ...]
+    mask: Tensor  # [B, 1, 1, S]
+
+    def select(self, rows: Tensor) -> "Memory":
+        """The given rows, in that order."""
+        return Memory(tuple(layer.select(rows) for layer in self.layers), self.mask.index_select(0, rows))
+
+
+@dataclass(frozen=True)
+class DecoderState:
+    """All that the next decoding step needs of the steps before it."""
+
+    memory: Memory
+    past: tuple[KeyValues, ...]  # one a layer; empty before the first step
+
+    def select(self, rows: Tensor) -> "DecoderState":
+        """The given rows, in that order; a row may come several times (beams) or not at all (finished)."""
+        return DecoderState(self.memory.select(rows), tuple(layer.select(rows) for layer in self.past))
+
+
+class Transformer(nn.Module):
+    """Ids in, decoder states out; `logits` turns states into scores over the target vocabulary."""
+
+    def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
+        """Vocabulary sizes count the special ids. Raises ValueError where the configuration is impossible."""
+        super().__init__()
+        if config.tie is Tie.all and source_size != target_size:
+            raise ValueError(f"model.tie=all needs one vocabulary, but the sizes are {source_size} and {target_size}")
+        self.config = config
+        self.source_embedding = Embedding(config, source_size)
+        self.target_embedding = Embedding(config, target_size)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        pre = config.norm is Norm.pre  # whose stream is never normalized within the layers
+        self.encoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
+        self.output = nn.Linear(config.d_model, target_size, bias=False)
+        if config.tie is Tie.all:
+            self.source_embedding.tokens.weight = self.target_embedding.tokens.weight
+        if config.tie is not Tie.none:
+            self.output.weight = self.target_embedding.tokens.weight
+        self.initialize()
+
+    @torch.no_grad()
+    def initialize(self) -> None:
+        """Xavier for each projection by itself, zero biases, embeddings of deviation D^-0.5 (times sqrt(D))."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+                nn.init.xavier_uniform_(module.weight)
+            if isinstance(module, Attention):
+                for part in module.key_value.weight.chunk(2):
+                    nn.init.xavier_uniform_(part)
+        for module in self.modules():
+            if isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
+                if module.padding_idx is not None:
+                    module.weight[module.padding_idx].zero_()
+        if self.config.init is Init.depth_scaled:
+            self._scale_residual_branches()
+
+    def _scale_residual_branches(self) -> None:
+        # GPT-2 (Radford et al. 2019, section 2.3): 1/sqrt(N), N the residual additions of the stack.
+        for stack, sublayers in ((self.encoder, 2), (self.decoder, 3)):
+            for module in stack.modules():
+                if isinstance(module, Attention | FeedForward):
+                    module.output.weight.mul_((sublayers * len(stack)) ** -0.5)
+
+    def encode(self, source: Tensor) -> Memory:
+        """Source ids [B, S] (with EOS, padded) to what the decoder attends to."""
+        mask = (source != PAD)[:, None, None, :]
+        x = self.source_embedding(source)
+        for layer in self.encoder:
+            x = layer(x, mask)
+        x = self.encoder_norm(x)
+        return Memory(tuple(attention.project(x) for attention in self._cross_attentions()), mask)
+
+    def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
+        """Teacher forcing: source [B, S] and BOS-led target [B, T] to decoder states [B, T, D]."""
+        states, _ = self._decode(target_in, DecoderState(self.encode(source), ()))
+        return states
+
+    def start(self, source: Tensor) -> DecoderState:
+        """The decoding state of encoded sources [B, S] before the first step."""
+        return DecoderState(self.encode(source), ())
+
+    def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """The newest token of each row [B] to logits of the next one [B, V], and the state after it."""
+        states, state = self._decode(tokens[:, None], state)
+        return self.logits(states[:, -1]), state
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Decoder states [..., D] to unnormalized scores [..., V]."""
+        return self.output(states)
+
+    def _decode(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        x = self.target_embedding(tokens, start=state.past[0].keys.shape[2] if state.past else 0)
+        present = []
+        for number, layer in enumerate(self.decoder):
+            past = state.past[number] if state.past else None
+            x, keys_and_values = layer(x, state.memory.layers[number], state.memory.mask, past)
+            present.append(keys_and_values)
+        return self.decoder_norm(x), DecoderState(state.memory, tuple(present))
+
+    def _cross_attentions(self) -> list[Attention]:
+        return [layer.cross_attention for layer in self.decoder if isinstance(layer, DecoderLayer)]
+
+    @torch.no_grad()
+    def attention_weights(self, source: Tensor, target_in: Tensor) -> Tensor:
+        """Cross-attention of every decoder layer under teacher forcing: [layers, B, H, T, S]."""
+        weights: list[Tensor] = []
+
+        def record(module: nn.Module, inputs: tuple[Tensor, KeyValues, Tensor]) -> None:
+            assert isinstance(module, Attention)
+            weights.append(module.weights(*inputs))
+
+        hooks = [attention.register_forward_pre_hook(record) for attention in self._cross_attentions()]
+        try:
+            self(source, target_in)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return torch.stack(weights)

@@ -1,0 +1,185 @@
+"""Writes down a run: console, train.log, metrics.jsonl, TensorBoard and the progress bar.
+
+It writes what it is given and decides nothing. Only one process of a run may own a folder.
+"""
+
+import json
+import math
+import os
+import sys
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from mt.errors import UserError
+from mt.reporting.progress import Progress
+
+
+class RunLog:
+    """The log of one run, kept in `folder`; with None only the console is written to.
+
+    `purge_from` is the update that a resumed run goes on from: what an earlier, killed process wrote of
+    later updates is taken out of metrics.jsonl and hidden in TensorBoard. None keeps everything.
+    Every line is on disk when the call returns. A folder that can't be written to raises UserError.
+    """
+
+    def __init__(self, folder: Path | None, purge_from: int | None = None, tensorboard: bool = True) -> None:
+        self._folder = folder
+        self._purge_from = purge_from
+        self._tensorboard_wanted = tensorboard and folder is not None
+        self._writer: Any = None  # made at the first event: importing it takes seconds
+        self._progress: Progress | None = None
+        self._log: TextIO | None = None
+        self._metrics: TextIO | None = None
+        if folder is None:
+            return
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            broken = _purge(folder / "metrics.jsonl", purge_from)
+            self._log = _open_to_append(folder / "train.log")
+            self._metrics = _open_to_append(folder / "metrics.jsonl")
+        except OSError as error:
+            self.close()
+            raise UserError(
+                f"{folder}: the run's log can't be written ({error.strerror or error}); "
+                "make room or choose another folder with run.root="
+            ) from error
+        if broken:
+            self.warning(f"{folder / 'metrics.jsonl'}: {broken} incomplete line(s) of an earlier run left out")
+
+    def info(self, text: str) -> None:
+        """Text for the user, one line or several: plain on stderr, with the time before it in train.log."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        # Text that isn't valid UTF-8 (lone surrogates) must not end a training: it is written escaped.
+        text = text.encode("utf-8", errors="backslashreplace").decode("utf-8")
+        for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+            if self._progress is not None and self._progress.live:
+                self._progress.write(line)
+            else:
+                print(line, file=sys.stderr, flush=True)
+            if self._log is not None:
+                self._log.write(f"{stamp} {line}\n")
+
+    def warning(self, text: str) -> None:
+        """The same, marked as a warning."""
+        self.info(f"warning: {text}")
+
+    def scalars(self, update: int, values: Mapping[str, float], kind: str) -> None:
+        """Numbers measured at an update: a line in metrics.jsonl and TensorBoard's `kind/name`.
+
+        `kind` is what they were measured on: "train", "validation", … NaN and infinities are null in JSON.
+        """
+        numbers = {name: _plain(value) for name, value in values.items()}
+        self._record(update, kind, numbers)
+        self._to_tensorboard("add_scalar", update, {f"{kind}/{name}": value for name, value in numbers.items()})
+
+    def text(self, update: int, tag: str, text: str) -> None:
+        """A sample of text, such as a translation: kind "sample" in metrics.jsonl, a text in TensorBoard."""
+        self._record(update, "sample", {"tag": tag, "text": text})
+        self._to_tensorboard("add_text", update, {tag: text})
+
+    def progress(self, total: float, start: float = 0, unit: str = "updates") -> Progress:
+        """A progress bar from `start` to `total` (updates, or seconds with unit="s"); one at a time."""
+        if self._progress is not None:
+            self._progress.close()
+        self._progress = Progress(total, start, unit)
+        return self._progress
+
+    def close(self) -> None:
+        """Finish the bar and close the files; closing twice is harmless."""
+        if self._progress is not None:
+            self._progress.close()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        for file in (self._log, self._metrics):
+            if file is not None:
+                file.close()
+        self._log = self._metrics = None
+        self._tensorboard_wanted = False
+
+    def __enter__(self) -> "RunLog":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _record(self, update: int, kind: str, values: Mapping[str, Any]) -> None:
+        reserved = {"update", "kind"} & values.keys()
+        if reserved:
+            raise ValueError(f"{sorted(reserved)} can't be the name of a value")
+        if self._metrics is not None:
+            finite = {name: None if _is_not_finite(value) else value for name, value in values.items()}
+            line = json.dumps({"update": update, "kind": kind, **finite}, allow_nan=False)
+            self._metrics.write(line + "\n")
+
+    def _to_tensorboard(self, method: str, update: int, values: Mapping[str, Any]) -> None:
+        if not self._tensorboard_wanted:
+            return
+        try:
+            if self._writer is None:
+                self._writer = self._new_writer()
+            for tag, value in values.items():
+                getattr(self._writer, method)(tag, value, update)
+            self._writer.flush()  # a kill must not leave a gap before the checkpoint it resumes from
+        except Exception as error:  # whatever is wrong with TensorBoard, the training is worth more
+            self._tensorboard_wanted = False
+            reason = str(error).split("\n")[0] or type(error).__name__
+            self.warning(f"no TensorBoard from here on ({reason}); metrics.jsonl holds the same numbers")
+
+    def _new_writer(self) -> Any:
+        assert self._folder is not None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from torch.utils.tensorboard import SummaryWriter
+
+        purge_step = None if self._purge_from is None else self._purge_from + 1
+        return SummaryWriter(str(self._folder / "tensorboard"), purge_step=purge_step)
+
+
+def _plain(value: Any) -> float | int:
+    return value if type(value) is int else float(value)
+
+
+def _is_not_finite(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _open_to_append(path: Path) -> TextIO:
+    """Opened so that each line is written at once, and behind a complete line if a kill left half of one."""
+    unfinished = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
+    file = path.open("a", buffering=1, encoding="utf-8", newline="\n")
+    if unfinished:
+        file.write("\n")
+    return file
+
+
+def _purge(path: Path, purge_from: int | None) -> int:
+    """Take out lines of updates after `purge_from`, and incomplete ones; returns how many were incomplete."""
+    if not path.exists():
+        return 0
+    before = path.read_bytes()
+    *complete, unfinished = before.split(b"\n")
+    kept, broken = [], int(bool(unfinished))
+    for line in complete:
+        try:
+            keep = int(json.loads(line)["update"]) <= (math.inf if purge_from is None else purge_from)
+        except (ValueError, KeyError, TypeError):
+            broken += 1
+            continue
+        if keep:
+            kept.append(line + b"\n")
+    after = b"".join(kept)
+    if after != before:
+        temporary = path.with_name(f".{path.name}.new")
+        with temporary.open("wb") as file:
+            file.write(after)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    return broken

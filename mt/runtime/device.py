@@ -1,0 +1,86 @@
+"""Where and in which precision the work is done: device, threads, matrix products, allocator."""
+
+import contextlib
+import ctypes
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+
+from mt.config import Device, Precision
+from mt.errors import UserError
+
+# mallopt's parameter numbers, from glibc's malloc.h
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The device and the data type of matrix products, chosen once for a process."""
+
+    device: torch.device
+    products: torch.dtype
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Matrix products in the chosen type; parameters, reductions and normalizations stay in float32."""
+        if self.products == torch.float32:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=self.products)
+
+    def describe(self) -> str:
+        """E.g. "cpu, 2 threads, float32 products"."""
+        where = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
+        return f"{where}, {torch.get_num_threads()} threads, {str(self.products).split('.')[1]} products"
+
+
+def start(device: Device, precision: Precision, threads: int) -> Runtime:
+    """Set the process up and say what it runs on. Threads: 0 is all cores that this process may use."""
+    keep_freed_memory()
+    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+    chosen = choose_device(device)
+    return Runtime(chosen, choose_products(precision, chosen))
+
+
+def choose_device(device: Device) -> torch.device:
+    """Raises UserError where a GPU is asked for and there is none."""
+    if device is Device.cuda and not torch.cuda.is_available():
+        raise UserError("device=cuda, but torch finds no GPU here: use device=cpu (or auto), or a CUDA build of torch")
+    use_gpu = torch.cuda.is_available() and device is not Device.cpu
+    return torch.device("cuda", torch.cuda.current_device()) if use_gpu else torch.device("cpu")
+
+
+def choose_products(precision: Precision, device: torch.device) -> torch.dtype:
+    """The type of matrix products: auto is bfloat16 where the hardware multiplies in it, else float32."""
+    if precision is Precision.auto:
+        return torch.bfloat16 if _has_fast_bf16(device) else torch.float32
+    if precision is Precision.fp16 and device.type == "cpu":
+        raise UserError("precision=fp16 needs a GPU: use bf16, fp32 or auto on a CPU")
+    return {Precision.fp32: torch.float32, Precision.bf16: torch.bfloat16, Precision.fp16: torch.float16}[precision]
+
+
+def _has_fast_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    # Without these instructions bfloat16 is emulated, and several times slower than float32.
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def keep_freed_memory() -> None:
+    """Keep glibc from giving large freed tensors back to the kernel, which would fault every page in again.
+
+    Training allocates the same large tensors at every update. A no-op where the C library is not glibc.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(M_MMAP_MAX, 0)
+        libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def peak_memory(device: torch.device) -> float:
+    """Largest memory so far in GiB: the GPU's allocated, or the process's resident."""
+    if device.type == "cuda":
+        return float(torch.cuda.max_memory_allocated(device)) / 2**30
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

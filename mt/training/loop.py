@@ -1,0 +1,337 @@
+"""`mt train`: from a job to a scored run, in reading order."""
+
+import math
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+import yaml
+
+from mt.checkpoint import Checkpoint, CheckpointStore, average_name, load_parameters
+from mt.config import HARMLESS, TrainJob, from_plain, to_plain, walk
+from mt.data.batching import Indices
+from mt.data.module import Epoch, Prepared, prepare
+from mt.data.sources import Sources, locate
+from mt.data.text import overlap, read_pairs
+from mt.data.tokenizer import PAD
+from mt.decoding.translator import Translator
+from mt.errors import UserError
+from mt.evaluation.evaluate import TestSet, own_test_sets, score_sets
+from mt.evaluation.metrics import check_language, table
+from mt.model.transformer import Transformer
+from mt.reporting.environment import environment
+from mt.reporting.runlog import RunLog
+from mt.runtime import distributed
+from mt.runtime.device import Runtime, peak_memory, start
+from mt.runtime.signals import StopRequest
+from mt.training.loss import label_smoothed_loss
+from mt.training.schedule import learning_rate, make_optimizer
+from mt.training.state import Progress, restore, training_state
+from mt.training.validation import perplexity, validate
+
+GIVE_UP_AFTER = 10  # updates in a row whose gradient is not finite
+
+
+def train(job: TrainJob) -> int:
+    """Train the job's run, or go on with it, and score its test sets; the exit code.
+
+    0: finished, now or before. 128 + n: stopped by signal n, after saving. Raises UserError, DataUnavailable.
+    """
+    assert job.run.name, "the run's name is made when the job is"
+    run_folder = Path(job.run.root) / job.run.name
+    check_language(job.data.target)
+    changed = _check_same_run(run_folder, job)
+    runtime = start(job.train.device, job.train.precision, job.train.threads)
+    sources = locate(job.data, lambda line: print(line, file=sys.stderr, flush=True))
+    store = CheckpointStore(run_folder / "checkpoints")
+    last = store.index().get("last")
+    resumed = Checkpoint.open(store.folder / last) if last else None
+    with RunLog(run_folder, purge_from=resumed.meta["update"] if resumed else None) as log:
+        (run_folder / "config.yaml").write_text(yaml.safe_dump(to_plain(job), sort_keys=False), encoding="utf-8")
+        for line in changed:
+            log.info(f"changed since the run began: {line}")
+        prepared = prepare(sources, job.data, job.tokenizer, job.seed, log.info)
+        run = _start_run(job, prepared, runtime, log, store, resumed)
+        if run.finished() and (run_folder / "scores.json").exists():
+            log.info(f"{run_folder} is finished: nothing to do (mt evaluate scores it again)")
+            return 0
+        with StopRequest() as stop:
+            _train_updates(run, stop)
+        if stop.number is not None:
+            log.info(f"stopped by signal {stop.number} at update {run.progress.update}; the same command goes on")
+            return 128 + stop.number
+        _score(run, sources, run_folder)
+    return 0
+
+
+@dataclass
+class _Run:
+    """All that the steps of a training share."""
+
+    job: TrainJob
+    prepared: Prepared
+    runtime: Runtime
+    log: RunLog
+    store: CheckpointStore
+    model: Transformer
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    progress: Progress
+    recent: "_Recent" = field(default_factory=lambda: _Recent())
+
+    def done_share(self) -> float:
+        """How much of the budget is used, 1 for all of it: the largest share of any limit."""
+        train, progress = self.job.train, self.progress
+        shares = [
+            (progress.update, train.max_updates),
+            (progress.epoch - 1, train.max_epochs),
+            (progress.seconds / 60, train.max_minutes),
+        ]
+        return max(done / limit for done, limit in shares if limit is not None)
+
+    def out_of_patience(self) -> bool:
+        patience = self.job.train.patience
+        return patience > 0 and self.progress.validations_without_better >= patience
+
+    def finished(self) -> bool:
+        return self.done_share() >= 1 or self.out_of_patience()
+
+
+@dataclass
+class _Recent:
+    """Sums since the last log line."""
+
+    updates: int = 0
+    smoothed: float = 0.0
+    nll: float = 0.0
+    gradient_norm: float = 0.0
+    target_tokens: int = 0
+    real_tokens: int = 0
+    padded_tokens: int = 0
+    began: float = field(default_factory=time.monotonic)
+    pause: float = 0.0  # seconds of validating and saving in between
+
+
+def _check_same_run(folder: Path, job: TrainJob) -> list[str]:
+    """What changed since the run began, if all of it may; UserError with the difference if not."""
+    path = folder / "config.yaml"
+    if not path.exists():
+        return []
+    before = from_plain(TrainJob, yaml.safe_load(path.read_text(encoding="utf-8")))
+    pairs = zip(walk(before), walk(job), strict=True)
+    changed = {name: f"{name}: {old} -> {new}" for (name, _, old), (_, _, new) in pairs if old != new}
+    if refused := changed.keys() - HARMLESS:
+        differences = "; ".join(changed[name] for name in sorted(refused))
+        raise UserError(
+            f"{folder} was begun with other settings ({differences}): give this run another run.name, or remove it"
+        )
+    return [line for name, line in changed.items() if not name.startswith("run.")]
+
+
+def _start_run(
+    job: TrainJob,
+    prepared: Prepared,
+    runtime: Runtime,
+    log: RunLog,
+    store: CheckpointStore,
+    resumed: Checkpoint | None,
+) -> _Run:
+    torch.manual_seed(job.seed)
+    tokenizers = prepared.tokenizers
+    try:
+        model = Transformer(job.model, tokenizers.source.size, tokenizers.target.size)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    model.to(runtime.device).train()
+    optimizer = make_optimizer(model, job.optim)
+    scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.products == torch.float16)
+    progress = Progress()
+    if resumed:
+        load_parameters(model, resumed.load_weights(), resumed.folder)
+        progress = restore(resumed.load_state(), optimizer, scaler, runtime)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    log.info(f"model: {parameters:,} parameters, vocabulary {tokenizers.target.size:,}; {runtime.describe()}")
+    log.info(
+        f"data: {len(prepared.source):,} training pairs, {len(prepared.dev_source):,} for development; an update"
+        f" is {job.train.update_tokens:,} target tokens over all {distributed.world_size()} process(es)"
+    )
+    log.info(f"environment: {environment()}")
+    if resumed:
+        log.info(f"continuing from {resumed.folder.name}, epoch {progress.epoch}")
+    return _Run(job, prepared, runtime, log, store, model, optimizer, scaler, progress)
+
+
+def _train_updates(run: _Run, stop: StopRequest) -> None:
+    """Update until the budget is used, patience is at its end, or a signal came."""
+    job, progress = run.job, run.progress
+    with run.log.progress(100, start=round(100 * run.done_share()), unit="%") as bar:
+        while not run.finished() and stop.number is None:
+            epoch = run.prepared.epoch(job.tokenizer.sampling, job.seed, progress.epoch)
+            plan = epoch.plan(job.seed, progress.epoch, job.train.update_tokens)
+            for update in plan[progress.update_in_epoch :]:
+                began = time.monotonic()
+                _train_update(run, epoch, update)
+                progress.update_in_epoch += 1
+                if progress.update_in_epoch == len(plan):
+                    progress.epoch, progress.update_in_epoch = progress.epoch + 1, 0
+                progress.seconds += time.monotonic() - began
+                _after_update(run, stop)
+                done = 100 * min(1.0, run.done_share())
+                bar.update(done, f", epoch {progress.epoch}, update {progress.update}")
+                if run.finished() or stop.number is not None:
+                    break
+
+
+def _train_update(run: _Run, epoch: Epoch, update: Indices) -> None:
+    """One optimizer step on the sentences of `update`, in as many batches as memory asks for."""
+    job, recent = run.job, run.recent
+    tokens = epoch.target_tokens(update)  # known before loading: the loss is divided by it, once
+    rank, world_size = distributed.rank(), distributed.world_size()
+    for batch in epoch.batches(update, job.train.batch_tokens, rank, world_size):
+        moved = batch.to(run.runtime.device)
+        with run.runtime.autocast():
+            states = run.model(moved.source, moved.target_in)
+            smoothing = job.optim.label_smoothing
+            loss = label_smoothed_loss(states, run.model.output.weight, moved.target_out, smoothing, PAD)
+        run.scaler.scale(loss.smoothed / tokens).backward()
+        recent.smoothed += float(loss.smoothed.detach())
+        recent.nll += float(loss.nll)
+        recent.real_tokens += batch.real_tokens
+        recent.padded_tokens += batch.padded_tokens
+    run.progress.target_tokens += tokens
+    recent.target_tokens += tokens
+    _step(run)
+
+
+def _step(run: _Run) -> None:
+    """Clip and apply the accumulated gradient; one that is not finite is skipped and counted."""
+    progress, optim = run.progress, run.job.optim
+    progress.update += 1
+    for group in run.optimizer.param_groups:
+        group["lr"] = learning_rate(progress.update, optim, run.job.model.d_model)
+    run.scaler.unscale_(run.optimizer)
+    norm = float(torch.nn.utils.clip_grad_norm_(run.model.parameters(), optim.clip_norm or math.inf))
+    if math.isfinite(norm):
+        run.scaler.step(run.optimizer)
+        progress.skipped_in_a_row = 0
+        run.recent.gradient_norm += norm
+        run.recent.updates += 1
+    else:
+        progress.skipped += 1
+        progress.skipped_in_a_row += 1
+        run.log.warning(f"update {progress.update} skipped: its gradient is not finite ({progress.skipped} so far)")
+    run.scaler.update()
+    run.optimizer.zero_grad()
+    if progress.skipped_in_a_row == GIVE_UP_AFTER:
+        raise UserError(
+            f"{GIVE_UP_AFTER} updates in a row had no finite gradient: lower optim.factor or optim.peak_lr, or"
+            f" raise optim.warmup_steps; the last good checkpoint is in {run.store.folder}"
+        )
+
+
+def _after_update(run: _Run, stop: StopRequest) -> None:
+    """Log, validate and save where it is due."""
+    progress, train = run.progress, run.job.train
+    began = time.monotonic()
+    if progress.update % train.log_every == 0:
+        _log_training(run)
+    due = progress.update % train.validate_every == 0 if train.validate_every else progress.update_in_epoch == 0
+    if due or run.finished():
+        _validate(run)
+        progress.seconds += time.monotonic() - began
+        _save(run)
+    elif stop.number is not None or (train.save_every and progress.update % train.save_every == 0):
+        _save(run)
+    run.recent.pause += time.monotonic() - began
+
+
+def _log_training(run: _Run) -> None:
+    recent, progress = run.recent, run.progress
+    seconds = time.monotonic() - recent.began - recent.pause
+    tokens = max(1, recent.target_tokens)
+    values = {
+        "loss": recent.smoothed / tokens,
+        "nll": recent.nll / tokens,
+        "perplexity": perplexity(recent.nll / tokens),
+        "learning_rate": run.optimizer.param_groups[0]["lr"],
+        "gradient_norm": recent.gradient_norm / max(1, recent.updates),
+        "target_tokens_per_second": tokens / seconds,
+        "padding_share": 1 - recent.real_tokens / max(1, recent.padded_tokens),
+        "memory_gib": peak_memory(run.runtime.device),
+        "epoch": progress.epoch,
+    }
+    run.log.scalars(progress.update, values, "train")
+    run.log.info(
+        f"epoch {progress.epoch}, update {progress.update}: loss {values['loss']:.3f}, perplexity"
+        f" {values['perplexity']:.2f}, rate {values['learning_rate']:.2e}, norm {values['gradient_norm']:.2f},"
+        f" {values['target_tokens_per_second']:,.0f} target tokens/s, padding {values['padding_share']:.1%}"
+    )
+    run.recent = _Recent()
+
+
+def _validate(run: _Run) -> None:
+    progress = run.progress
+    result = validate(run.model, run.prepared, run.job, run.runtime)
+    kind = "greedy" if run.job.train.validate_beam == 1 else f"beam{run.job.train.validate_beam}"
+    better = result.better_than(progress.best)
+    if better:
+        progress.best, progress.best_update = (result.bleu, -result.nll), progress.update
+    progress.validations_without_better = 0 if better else progress.validations_without_better + 1
+    progress.validated.append((progress.update, result.bleu))
+    values = {
+        "loss": result.loss,
+        "nll": result.nll,
+        "perplexity": result.perplexity,
+        f"bleu_{kind}": result.bleu,
+    }
+    run.log.scalars(progress.update, values, "validation")
+    for number, (source, translation, reference) in enumerate(result.samples):
+        run.log.text(progress.update, f"sample_{number}", f"{source}\n\n{translation}\n\n{reference}")
+    run.log.info(
+        f"validation at update {progress.update}: perplexity {result.perplexity:.2f}, BLEU {result.bleu:.2f}"
+        f" ({kind}, {result.sentences} sentences){', the best so far' if better else ''}"
+    )
+
+
+def _save(run: _Run) -> None:
+    """A checkpoint of this moment; the ones that nothing needs any more go."""
+    progress, store, train = run.progress, run.store, run.job.train
+    name = f"update-{progress.update:07d}"
+    state = training_state(progress, run.optimizer, run.scaler, run.runtime)
+    score = dict(progress.validated).get(progress.update)
+    meta = {"update": progress.update, "epoch": progress.epoch, "score": score}
+    weights = dict(run.model.named_parameters())
+    store.save(name, weights, run.job, run.prepared.tokenizers, meta, state)
+    best = {"best": f"update-{progress.best_update:07d}"} if progress.best_update else {}
+    store.set(last=name, **best)
+    needed = {f"update-{update:07d}" for update in progress.to_average(train.average, train.average_of)}
+    store.delete([name for name in store.names() if name not in needed])
+
+
+def _score(run: _Run, sources: Sources, run_folder: Path) -> None:
+    """Score the average of the checkpoints, or the best one, on the test sets, for the first and only time."""
+    train, store, log = run.job.train, run.store, run.log
+    names = [f"update-{update:07d}" for update in run.progress.to_average(train.average, train.average_of)]
+    if len(names) > 1:
+        store.average(names, average_name(names))
+        log.info(f"averaged the weights of {len(names)} checkpoints, {names[0]} to {names[-1]}")
+    checkpoint = Checkpoint.open(run_folder)
+    options = run.job.decode
+    full_precision = replace(run.runtime, products=torch.float32)
+    model = checkpoint.load_model().to(run.runtime.device)
+    translator = Translator(model, run.prepared.tokenizers, options, full_precision)
+    sets = own_test_sets(sources, log.info)
+    if not sets:
+        sets = {"dev": TestSet(run.prepared.dev_source, run.prepared.dev_target)}
+    for name, test_set in sets.items():
+        pairs = zip(test_set.sources, test_set.references, strict=True)
+        if repeated := overlap(read_pairs(sources.train, run.job.data.invalid_utf8), pairs):
+            log.warning(f"{name}: {repeated} of {len(test_set.sources)} pairs occur in the training text")
+    log.info(f"scoring {checkpoint.folder.name} with beam {options.beam_size}, fp32")
+    scores = score_sets(translator, sets, run.job.data.target, run_folder, "scores", log.info)
+    for line in table(scores).splitlines():
+        log.info(line)
+    results = ", ".join(f"{name} {scores[name].sacrebleu:.2f}" for name in scores)
+    log.info(f"done: sacreBLEU {results}; model {checkpoint.folder}")

@@ -1,0 +1,81 @@
+"""Validation while training: loss, perplexity, and BLEU of real translations."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from mt.config import TrainJob
+from mt.data.batching import cut_batches
+from mt.data.collate import Batch, collate
+from mt.data.module import Prepared
+from mt.data.tokenizer import PAD
+from mt.decoding.translator import Translator, validation_options
+from mt.evaluation.metrics import bleu
+from mt.model.transformer import Transformer
+from mt.runtime.device import Runtime
+from mt.training.loss import label_smoothed_loss
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Of the development set: losses a token in nats, BLEU of its first `sentences` lines."""
+
+    loss: float
+    nll: float
+    bleu: float
+    sentences: int
+    samples: list[tuple[str, str, str]]  # (source, translation, reference)
+
+    @property
+    def perplexity(self) -> float:
+        return perplexity(self.nll)
+
+    def better_than(self, best: tuple[float, float] | None) -> bool:
+        """By BLEU; by loss where BLEU can't tell. What is not a number is never better."""
+        if not (math.isfinite(self.nll) and math.isfinite(self.bleu)):
+            return False
+        return best is None or (self.bleu, -self.nll) > best
+
+
+def perplexity(nll: float) -> float:
+    """exp of the unsmoothed loss, or infinity where that is too large for a float."""
+    return math.exp(nll) if nll < 700 else math.inf
+
+
+def validate(model: Transformer, prepared: Prepared, job: TrainJob, runtime: Runtime) -> Validation:
+    """Leaves the model's mode and all random states as they were."""
+    was_training = model.training
+    model.eval()
+    smoothed = nll = 0.0
+    tokens = 0
+    with torch.inference_mode(), runtime.autocast():
+        for batch in _dev_batches(prepared, job.train.batch_tokens):
+            moved = batch.to(runtime.device)
+            states = model(moved.source, moved.target_in)
+            smoothing = job.optim.label_smoothing
+            loss = label_smoothed_loss(states, model.output.weight, moved.target_out, smoothing, PAD)
+            smoothed, nll = smoothed + float(loss.smoothed), nll + float(loss.nll)
+            tokens += batch.target_tokens
+    model.train(was_training)
+    count = job.train.validate_sentences or len(prepared.dev_source)
+    sources, references = prepared.dev_source[:count], prepared.dev_target[:count]
+    options = validation_options(job.decode, job.train.validate_beam)
+    translations = Translator(model, prepared.tokenizers, options, runtime).translate(sources)
+    score = bleu(translations, references, job.data.target)
+    samples = list(zip(sources[:3], translations[:3], references[:3], strict=True))
+    return Validation(smoothed / tokens, nll / tokens, score, len(sources), samples)
+
+
+def _dev_batches(prepared: Prepared, batch_tokens: int) -> Iterator[Batch]:
+    sources = prepared.tokenizers.source.encode(prepared.dev_source)
+    targets = prepared.tokenizers.target.encode(prepared.dev_target)
+    source_lengths, target_lengths = (
+        np.array([len(ids) + 1 for ids in side], dtype=np.int64) for side in (sources, targets)
+    )
+    # development sentences are never dropped, so that one may be longer than a batch should be
+    limit = max(batch_tokens, int((source_lengths + target_lengths).max()))
+    for rows in cut_batches(np.arange(len(sources)), source_lengths, target_lengths, limit):
+        yield collate([sources[i] for i in rows], [targets[i] for i in rows])

@@ -1,0 +1,225 @@
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from mt.errors import UserError
+from mt.reporting import environment as environment_module
+from mt.reporting.environment import environment
+from mt.reporting.runlog import RunLog
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def events(folder: Path) -> EventAccumulator:
+    accumulator = EventAccumulator(str(folder / "tensorboard"))
+    accumulator.Reload()
+    return accumulator
+
+
+def metrics(folder: Path) -> list[dict]:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
+    assert lines.pop() == ""
+    return [json.loads(line, parse_constant=refuse) for line in lines]
+
+
+def test_lines_go_once_to_console_and_file(tmp_path: Path, capsys) -> None:
+    with RunLog(tmp_path / "run", tensorboard=False) as log:
+        log.info("reading data\rdone")
+        log.warning("2 pairs dropped\r\n  as empty: Ü \udc80")
+        written = (tmp_path / "run/train.log").read_bytes()  # there before the file is closed
+    assert (
+        capsys.readouterr().err == ("reading data\ndone\nwarning: 2 pairs dropped\n  as empty: Ü \\udc80\n")
+        and (tmp_path / "run/train.log").read_bytes() == written
+    )
+    assert b"\r" not in written
+    stamp = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d "
+    texts = ["reading data", "done", "warning: 2 pairs dropped", r"  as empty: Ü \\udc80"]
+    assert re.fullmatch("".join(f"{stamp}{text}\n" for text in texts), written.decode("utf-8"))
+
+
+def test_without_a_folder_only_the_console_is_used(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    with RunLog(None) as log:
+        log.info("hello")
+        log.scalars(1, {"loss": 1.0}, "train")
+        log.text(1, "sample", "text")
+    assert list(tmp_path.iterdir()) == []
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "hello\n")
+
+
+def test_numbers_reach_json_and_tensorboard(tmp_path: Path) -> None:
+    with RunLog(tmp_path) as log:
+        log.scalars(10, {"loss": 2.5, "tokens": 7}, "train")
+        log.scalars(20, {"loss": float("nan"), "gradient_norm": float("inf")}, "train")
+        log.scalars(20, {"bleu": 31.5}, "validation")
+        log.text(20, "translations", "Ein Hund.\nTwo\u2028lines")
+        assert len(metrics(tmp_path)) == 4  # every line is there at once
+        assert events(tmp_path).Scalars("validation/bleu")[0].value == 31.5  # events too
+        with pytest.raises(ValueError, match="kind"):
+            log.scalars(30, {"kind": 1.0}, "train")
+    assert metrics(tmp_path) == [
+        {"update": 10, "kind": "train", "loss": 2.5, "tokens": 7},
+        {"update": 20, "kind": "train", "loss": None, "gradient_norm": None},
+        {"update": 20, "kind": "validation", "bleu": 31.5},
+        {"update": 20, "kind": "sample", "tag": "translations", "text": "Ein Hund.\nTwo\u2028lines"},
+    ]
+    read = events(tmp_path)
+    assert set(read.Tags()["scalars"]) == {
+        "train/loss",
+        "train/tokens",
+        "train/gradient_norm",
+        "validation/bleu",
+    }
+    first = read.Scalars("train/loss")[0]
+    assert (first.step, first.value) == (10, 2.5)
+    (sample,) = read.Tensors("translations/text_summary")
+    assert sample.step == 20
+    assert sample.tensor_proto.string_val[0].decode("utf-8") == "Ein Hund.\nTwo\u2028lines"
+
+
+def test_resuming_leaves_no_gap_and_no_double(tmp_path: Path) -> None:
+    killed = RunLog(tmp_path)
+    for update in range(1, 16):
+        killed.scalars(update, {"loss": 100.0 + update}, "train")
+    killed.info("before")
+    killed._log.write("half a li")  # type: ignore[union-attr]
+    killed._metrics.write('{"update": 16, "ki')  # type: ignore[union-attr]
+    killed._log.flush(), killed._metrics.flush()  # type: ignore[union-attr]
+    with RunLog(tmp_path, purge_from=10) as log:
+        for update in range(11, 21):
+            log.scalars(update, {"loss": 200.0 + update}, "train")
+        log.info("after")
+    killed.close()
+    expected = [(u, 100.0 + u) for u in range(1, 11)] + [(u, 200.0 + u) for u in range(11, 21)]
+    assert [(line["update"], line["loss"]) for line in metrics(tmp_path)] == expected
+    assert [(event.step, event.value) for event in events(tmp_path).Scalars("train/loss")] == expected
+    logged = [line[20:] for line in (tmp_path / "train.log").read_text().split("\n")[:-1]]
+    assert logged[0] == "before" and logged[-1] == "after" and len(logged) == 4
+    assert "1 incomplete line" in logged[2]
+    assert {path.name for path in tmp_path.iterdir()} == {"train.log", "metrics.jsonl", "tensorboard"}
+
+
+def test_going_on_without_purging_keeps_everything(tmp_path: Path, capsys) -> None:
+    for update in (3, 2):
+        with RunLog(tmp_path, tensorboard=False) as log:
+            log.scalars(update, {"loss": 1.0}, "train")
+    assert [line["update"] for line in metrics(tmp_path)] == [3, 2]
+    with RunLog(tmp_path, purge_from=0, tensorboard=False):
+        assert metrics(tmp_path) == []
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("how", ["missing", "failing"])
+def test_training_goes_on_without_tensorboard(how: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    if how == "missing":
+        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    else:
+
+        def fail(*arguments: object) -> None:
+            raise OSError("No space left on device")
+
+        monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter.add_scalar", fail)
+    with RunLog(tmp_path) as log:
+        log.scalars(1, {"loss": 1.0}, "train")
+        log.scalars(2, {"loss": 0.5}, "train")
+    assert capsys.readouterr().err.count("warning: no TensorBoard") == 1
+    assert [line["update"] for line in metrics(tmp_path)] == [1, 2]
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"file/run: .*run\.root"):
+        RunLog(tmp_path / "file/run")
+
+
+def test_no_bar_in_a_file(tmp_path: Path, capsys) -> None:
+    with RunLog(tmp_path, tensorboard=False) as log:
+        bar = log.progress(100, start=20)
+        bar.update(30, "loss 1.0")
+        log.info("update 30")
+        bar.close()
+    assert capsys.readouterr().err == "update 30\n"
+    assert b"\r" not in (tmp_path / "train.log").read_bytes()
+
+
+def test_one_bar_on_a_terminal(tmp_path: Path, monkeypatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with RunLog(tmp_path, tensorboard=False) as log, log.progress(100, start=20) as bar:
+        bar.update(30, "loss 1.0")
+        log.info("a line of text")
+        bar.update(60.4, "loss 0.5")
+        bar.close()
+        bar.close()
+        log.info("the last line")
+    shown = terminal.getvalue()
+    assert "20/100" in shown and "60/100" in shown and "loss 0.5" in shown
+    assert re.search(r"\r *\ra line of text\n", shown)  # the bar was wiped first, and is drawn again behind it
+    assert shown.endswith("\nthe last line\n")
+    logged = (tmp_path / "train.log").read_text().split("\n")
+    assert [line[20:] for line in logged[:-1]] == ["a line of text", "the last line"]
+
+
+def test_a_bar_on_a_real_terminal_of_unknown_size(monkeypatch) -> None:
+    reader, writer = os.openpty()  # as containers make them, with 0 columns and 0 rows
+    with open(writer, "w", encoding="utf-8") as terminal, RunLog(None) as log:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        log.progress(100, start=20).close()
+    shown = os.read(reader, 10_000)
+    os.close(reader)
+    assert b"20/100" in shown
+
+
+def test_leaving_with_an_error_ends_the_bar(monkeypatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    log = RunLog(None)
+    log.progress(10)
+    log.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert terminal.getvalue().endswith("\n")
+
+
+def test_environment_is_plain_and_survives_a_missing_git(monkeypatch) -> None:
+    found = environment()
+    assert json.loads(json.dumps(found)) == found
+    versions = found["versions"]
+    assert versions["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert set(versions) == {"python", "mt", "torch", "numpy", "sentencepiece", "sacrebleu", "hydra-core"}
+    assert versions["torch"] != "unknown" and found["cores"] >= 1 and found["cpu"]
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert environment()["git_commit"] is None
+    assert environment_module._version("no-such-package-of-ours") == "unknown"
+
+
+def test_git_commit_is_that_of_the_checkout_only(tmp_path: Path, monkeypatch) -> None:
+    def git(*arguments: str) -> str:
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q")
+    assert environment_module._git_commit(tmp_path) is None  # no commit yet
+    (tmp_path / "file").write_text("one")
+    git("add", "file")
+    git("commit", "-q", "-m", "first")
+    monkeypatch.setenv("GIT_DIR", "/nonexistent")  # as inside another repository's hook
+    head = (tmp_path / ".git/refs/heads").joinpath(*(p.name for p in (tmp_path / ".git/refs/heads").iterdir()))
+    commit = head.read_text().strip()
+    assert environment_module._git_commit(tmp_path) == commit
+    (tmp_path / "file").write_text("two")
+    assert environment_module._git_commit(tmp_path) == commit + "-dirty"
+    (tmp_path / "venv").mkdir()
+    assert environment_module._git_commit(tmp_path / "venv") is None
