@@ -1,4 +1,4 @@
-"""The words of the embedded corpus: plain tables, read by `mt.data.captions`.
+"""The words of the embedded corpus: plain tables, read by `mt.data.captions_tables`.
 
 An underscore stands for a blank. Entries are separated by commas.
 """

@@ -47,6 +47,8 @@ def pad_source(sources: Sequence[NDArray[np.integer]]) -> Tensor:
 
 def collate(sources: Sequence[NDArray[np.integer]], targets: Sequence[NDArray[np.integer]]) -> Batch:
     """Pairs of ids without special tokens to a Batch."""
+    if len(sources) != len(targets):
+        raise ValueError(f"{len(sources)} sources, {len(targets)} targets")
     target_tokens = sum(len(ids) + 1 for ids in targets)
     return Batch(
         source=pad_source(sources),

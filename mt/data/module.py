@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from mt.config import DataConfig, PrepareJob, TokenizerConfig, walk
 from mt.data.batching import Indices, cut_batches, plan_epoch
+from mt.data.cleaning import CleaningReport, clean, non_nfc
 from mt.data.collate import Batch, collate
 from mt.data.corpus import Ids, IdsWriter
 from mt.data.sources import Sources, locate
-from mt.data.text import CleaningReport, clean, count_pairs, non_nfc, read_lines, read_pairs
-from mt.data.tokenizer import Tokenizers, round_trip, train_tokenizers, unknown_share
+from mt.data.text import count_pairs, read_lines, read_pairs
+from mt.data.tokenizer import Tokenizers, round_trip, unknown_share
+from mt.data.tokenizer_training import train_tokenizers
 from mt.errors import UserError
 
 Log = Callable[[str], None]

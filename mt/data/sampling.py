@@ -37,18 +37,13 @@ class SubwordSampler:
             i
             for i in range(size)
             if not (
-                processor.is_control(i)
-                or processor.is_unknown(i)
-                or processor.is_byte(i)
-                or processor.is_unused(i)
+                processor.is_control(i) or processor.is_unknown(i) or processor.is_byte(i) or processor.is_unused(i)
             )
         ]
         self._is_bpe = not _has_nbest(processor)
         # User-defined symbols have score 0, which no unigram piece has, and in BPE the first merge (then -1).
         symbols = [
-            names[i]
-            for i in plain
-            if scores[i] == 0 and not (self._is_bpe and i + 1 < size and scores[i + 1] == -1)
+            names[i] for i in plain if scores[i] == 0 and not (self._is_bpe and i + 1 < size and scores[i + 1] == -1)
         ]
         self._symbols = re.compile(f"({'|'.join(map(re.escape, sorted(symbols, key=len, reverse=True)))})")
         self._has_symbols = bool(symbols)
@@ -111,7 +106,7 @@ class SubwordSampler:
     def _draw_unigram(self, word: str, alpha: float, uniforms: Iterator[float]) -> list[str]:
         lattice = self._lattices.get((word, alpha))
         if lattice is None:
-            if len(self._lattices) >= _REMEMBERED // 16:
+            if len(self._lattices) >= _REMEMBERED // 8:
                 self._lattices.clear()
             lattice = self._lattices[word, alpha] = self._lattice(word, alpha)
         pieces: list[str] = []

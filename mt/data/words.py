@@ -37,9 +37,7 @@ class WordTokenizer(Tokenizer):
         return [np.array([self._ids.get(w, UNK) for w in self.split(x)], dtype=np.int32) for x in lines]
 
     def sample(self, lines: Sequence[str], alpha: float, seed: int) -> list[np.ndarray]:
-        raise ValueError(
-            "words have no subwords to sample: tokenizer.sampling needs a sentencepiece tokenizer"
-        )
+        raise ValueError("words have no subwords to sample: tokenizer.sampling needs a sentencepiece tokenizer")
 
     def normalize(self, line: str) -> str:
         return " ".join(one_line(line).split())
@@ -90,8 +88,7 @@ def train_words(
         vocabularies = [_vocabulary(source + target, "joint", config, log)] * 2
     else:
         vocabularies = [
-            _vocabulary(counts, side, config, log)
-            for side, counts in (("source", source), ("target", target))
+            _vocabulary(counts, side, config, log) for side, counts in (("source", source), ("target", target))
         ]
     return WordTokenizer(vocabularies[0], source_language), WordTokenizer(vocabularies[1], target_language)
 
@@ -104,9 +101,7 @@ def _count(lines: Iterable[str], language: str) -> Counter[str]:
     return counts
 
 
-def _vocabulary(
-    counts: Counter[str], side: str, config: TokenizerConfig, log: Callable[[str], None]
-) -> list[str]:
+def _vocabulary(counts: Counter[str], side: str, config: TokenizerConfig, log: Callable[[str], None]) -> list[str]:
     try:
         from torchtext.vocab import Vocab
 
@@ -119,13 +114,9 @@ def _vocabulary(
         words = list(vocabulary.itos)
     except (ImportError, OSError, RuntimeError, AttributeError, TypeError) as error:
         reason = str(error).strip().split("\n")[0]
-        raise UserError(
-            f"tokenizer.kind=word needs torchtext 0.6.0 ({reason}): pip install torchtext==0.6.0"
-        ) from None
+        raise UserError(f"tokenizer.kind=word needs torchtext 0.6.0 ({reason}): pip install torchtext==0.6.0") from None
     if len(words) == len(SPECIALS):
-        raise UserError(
-            f"the {side} text has no word {config.min_frequency} times: lower tokenizer.min_frequency"
-        )
+        raise UserError(f"the {side} text has no word {config.min_frequency} times: lower tokenizer.min_frequency")
     known = sum(counts[word] for word in words[len(SPECIALS) :]) / counts.total()
     log(f"tokenizer: the {side} vocabulary has {len(words)} words, {known:.2%} of the text")
     return words

@@ -10,9 +10,10 @@ from typing import Any
 
 from mt.checkpoint import Checkpoint, CheckpointStore
 from mt.config import EvaluateJob
+from mt.data.cleaning import non_nfc
 from mt.data.download import DataUnavailable
 from mt.data.sources import Sources, locate
-from mt.data.text import non_nfc, read_lines, read_pairs
+from mt.data.text import read_lines, read_pairs
 from mt.decoding.translator import Translator
 from mt.errors import UserError
 from mt.evaluation.metrics import Scores, check_language, score, table

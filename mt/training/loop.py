@@ -1,5 +1,6 @@
 """`mt train`: from a job to a scored run, in reading order."""
 
+import json
 import math
 import sys
 import time
@@ -12,9 +13,10 @@ import yaml
 from mt.checkpoint import Checkpoint, CheckpointStore, average_name, load_parameters
 from mt.config import HARMLESS, TrainJob, from_plain, to_plain, walk
 from mt.data.batching import Indices
+from mt.data.cleaning import overlap
 from mt.data.module import Epoch, Prepared, prepare
 from mt.data.sources import Sources, locate
-from mt.data.text import overlap, read_pairs
+from mt.data.text import read_pairs
 from mt.data.tokenizer import PAD
 from mt.decoding.translator import Translator
 from mt.errors import UserError
@@ -53,6 +55,8 @@ def train(job: TrainJob) -> int:
         for line in changed:
             log.info(f"changed since the run began: {line}")
         prepared = prepare(sources, job.data, job.tokenizer, job.seed, log.info)
+        cleaning = json.dumps(prepared.report, indent=1, ensure_ascii=False)
+        (run_folder / "cleaning.json").write_text(cleaning + "\n", encoding="utf-8")
         run = _start_run(job, prepared, runtime, log, store, resumed)
         if run.finished() and (run_folder / "scores.json").exists():
             log.info(f"{run_folder} is finished: nothing to do (mt evaluate scores it again)")

@@ -5,22 +5,20 @@ from itertools import pairwise
 
 import pytest
 
-from mt.data.captions import (
+from mt.data.captions import Captions, Sampler, generate
+from mt.data.captions_grammar import (
     NO_ARTICLE,
     THE,
     A,
-    Captions,
     Phrase,
     Predicate,
-    Sampler,
     Subject,
     contract,
     english_participle,
     english_third,
-    generate,
     german_third,
-    grammar,
 )
+from mt.data.captions_tables import grammar
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +43,7 @@ def verb(en, **traits):
         *grammar().attempts,
         *(v for t in grammar().giving.values() for v in t),
     ]
-    return next(
-        found for found in verbs if found.en == en and all(getattr(found, k) == v for k, v in traits.items())
-    )
+    return next(found for found in verbs if found.en == en and all(getattr(found, k) == v for k, v in traits.items()))
 
 
 def subject(en, plural=False, determiner=A):
@@ -173,10 +169,7 @@ def test_noun_phrases_of_all_genders_and_cases(key):
 )
 def test_weak_nouns_and_dative_plurals(en, singular, plural):
     for number, expected in ((False, singular), (True, plural)):
-        assert (
-            ", ".join(Phrase(noun(en), number, THE).german(case) for case in ("nom", "acc", "dat"))
-            == expected
-        )
+        assert ", ".join(Phrase(noun(en), number, THE).german(case) for case in ("nom", "acc", "dat")) == expected
 
 
 def test_adjectives_whose_stem_changes():
@@ -254,9 +247,7 @@ def test_contractions():
 
 def test_separable_verb_in_every_position():
     man, coat = subject("man"), Phrase(noun("coat"))
-    predicate = Predicate(
-        verb("put on"), coat.english(), late=coat.german("acc"), place=("in the hotel", "im Hotel")
-    )
+    predicate = Predicate(verb("put on"), coat.english(), late=coat.german("acc"), place=("in the hotel", "im Hotel"))
     assert predicate.progressive(man) == "is putting on a coat in the hotel"
     assert predicate.simple(man) == "puts on a coat in the hotel"
     assert predicate.second(man) == "zieht im Hotel einen Mantel an"
@@ -344,9 +335,7 @@ def test_every_entry_occurs_often(corpus):
     verbs = {v.en for table in g.verbs.values() for v in table} | {v.en for v in g.motion + g.attempts}
     entries = {n.en: {n.en, n.en_plural} for n in g.nouns} | {p.noun.en: {p.noun.en} for p in g.places}
     entries |= {en: {en, english_third(en), english_participle(en)} for en in verbs}
-    entries |= {
-        a.en: {a.en} for table in (g.adjectives, g.colours) for group in table.values() for a in group
-    }
+    entries |= {a.en: {a.en} for table in (g.adjectives, g.colours) for group in table.values() for a in group}
     entries |= {en: {en} for en, _ in g.numbers + g.quantities + g.near + g.adverbs["a"] + g.adverbs["s"]}
     entries |= {en: {en.lower()} for en, _ in g.times} | {m[0]: {m[0]} for m in g.modals if m[0] != "want to"}
     counts = {entry: sum(grams[form] for form in forms) for entry, forms in entries.items()}

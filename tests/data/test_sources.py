@@ -16,16 +16,15 @@ from typing import Any
 import pytest
 
 from mt.config import Corpus, DataConfig
-from mt.data import sources
+from mt.data import multi30k
+from mt.data import wmt14 as wmt14_files
 from mt.data.download import DataUnavailable, sha256_of
-from mt.data.sources import MULTI30K_SHA256, locate
+from mt.data.sources import Sources, locate
 from mt.data.text import Bitext, count_pairs, read_lines, read_pairs
 from mt.errors import UserError
 
 MT_DATA = os.environ.get("MT_DATA", "absent")
-needs_multi30k = pytest.mark.skipif(
-    not Path(MT_DATA, "multi30k").is_dir(), reason="MT_DATA with multi30k is not there"
-)
+needs_multi30k = pytest.mark.skipif(not Path(MT_DATA, "multi30k").is_dir(), reason="MT_DATA with multi30k is not there")
 
 
 def quiet(line: str) -> None:
@@ -66,8 +65,8 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNames
     monkeypatch.setattr(Handler, "cuts", {}, raising=False)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(root)))
     url = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setattr(sources, "MULTI30K_URL", url)
-    monkeypatch.setattr(sources, "WMT_URL", url)
+    monkeypatch.setattr(multi30k, "URL", url)
+    monkeypatch.setattr(wmt14_files, "URL", url)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield SimpleNamespace(root=root, here=here, url=url, cuts=Handler.cuts)
@@ -81,6 +80,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MT_DATA", raising=False)
     return tmp_path
+
+
+def all_parts(found: Sources) -> tuple[list[Bitext], list[Bitext], dict[str, list[Bitext]]]:
+    """Every split; test files are looked for only now."""
+    return found.train, found.dev, found.tests
 
 
 def part_names(split: list[Bitext]) -> list[str]:
@@ -103,18 +107,14 @@ def test_multi30k_on_the_real_files(here: Path, monkeypatch: pytest.MonkeyPatch)
     }
     assert not found.hold_out_dev
     assert not list(here.iterdir())
-    assert next(read_pairs(found.train))[1] == (
-        "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche."
-    )
+    assert next(read_pairs(found.train))[1] == ("Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.")
 
 
 @needs_multi30k
 @pytest.mark.parametrize(
     ("source", "target", "tests"), [("de", "en", 4), ("en", "fr", 4), ("en", "cs", 2), ("cs", "fr", 2)]
 )
-def test_multi30k_directions(
-    source: str, target: str, tests: int, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_multi30k_directions(source: str, target: str, tests: int, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MT_DATA", MT_DATA)
     found = locate(DataConfig(source=source, target=target), quiet)
     assert len(found.tests) == tests
@@ -125,16 +125,16 @@ def test_multi30k_directions(
 @needs_multi30k
 def test_multi30k_sums_are_the_published_ones() -> None:
     published = (line.split() for line in Path(MT_DATA, "multi30k", "SHA256SUMS").read_text().splitlines())
-    assert {name: sha256 for sha256, name in published} == MULTI30K_SHA256
+    assert {name: sha256 for sha256, name in published} == multi30k.SHA256
 
 
 def multi30k_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files of all names, with their own sums in place of the real ones."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in MULTI30K_SHA256:
+    for name in multi30k.SHA256:
         (folder / name).write_bytes(gzip.compress(f"{name}\n".encode(), mtime=0))
-    sums = {name: sha256_of(folder / name) for name in MULTI30K_SHA256}
-    monkeypatch.setattr(sources, "MULTI30K_SHA256", sums)
+    sums = {name: sha256_of(folder / name) for name in multi30k.SHA256}
+    monkeypatch.setattr(multi30k, "SHA256", sums)
 
 
 def test_multi30k_is_downloaded_once(web: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,10 +142,12 @@ def test_multi30k_is_downloaded_once(web: SimpleNamespace, monkeypatch: pytest.M
     web.cuts["train.de.gz"] = 10
     found = locate(DataConfig(), quiet)
     folder = web.here / "data/raw/multi30k"
+    assert len(list(folder.iterdir())) == 4  # nothing of the test sets yet
+    parts = all_parts(found)
     assert len(list(folder.iterdir())) == 12
     assert list(read_pairs(found.train)) == [("train.en.gz", "train.de.gz")]
-    monkeypatch.setattr(sources, "MULTI30K_URL", "http://127.0.0.1:9")
-    assert locate(DataConfig(), quiet) == found
+    monkeypatch.setattr(multi30k, "URL", "http://127.0.0.1:9")
+    assert all_parts(locate(DataConfig(), quiet)) == parts
 
 
 def test_multi30k_raw_dir_comes_before_mt_data(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,9 +165,7 @@ def test_multi30k_raw_dir_comes_before_mt_data(here: Path, monkeypatch: pytest.M
     assert folder_of(DataConfig(raw_dir="nowhere")) == here / "data/raw/multi30k"
 
 
-def test_multi30k_takes_plain_files_and_no_mac_attributes(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_multi30k_takes_plain_files_and_no_mac_attributes(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = here / "data/raw/multi30k"
     multi30k_files(folder, monkeypatch)
     (folder / "train.en.gz").unlink()
@@ -179,7 +179,7 @@ def test_multi30k_damaged_file_is_named(here: Path, monkeypatch: pytest.MonkeyPa
     (here / "mine/val.de.gz").write_bytes(gzip.compress(b"changed\n"))
     with pytest.raises(UserError) as caught:
         locate(DataConfig(raw_dir="mine"), quiet)
-    path, expected = here / "mine/val.de.gz", sources.MULTI30K_SHA256["val.de.gz"]
+    path, expected = here / "mine/val.de.gz", multi30k.SHA256["val.de.gz"]
     assert all(word in str(caught.value) for word in (str(path), expected, sha256_of(path)))
 
 
@@ -262,10 +262,8 @@ def wmt(web: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespac
             path.write_text(f"{path.name}\n" * (2 if name == "wmt13" else 3), "utf-8")
         return paths[0], paths[1]
 
-    monkeypatch.setattr(sources, "_sacrebleu_files", sacrebleu_files)
-    monkeypatch.setattr(
-        sources, "WMT_SETS", {"newstest2013": ("wmt13", 2), "newstest2014": ("wmt14/full", 3)}
-    )
+    monkeypatch.setattr(wmt14_files, "_sacrebleu_files", sacrebleu_files)
+    monkeypatch.setattr(wmt14_files, "SETS", {"newstest2013": ("wmt13", 2), "newstest2014": ("wmt14/full", 3)})
     return web
 
 
@@ -285,6 +283,8 @@ def test_wmt14_from_nothing_to_pairs(wmt: SimpleNamespace, monkeypatch: pytest.M
     archives = ("wmt13/training-parallel-europarl-v7.tgz", "wmt13/training-parallel-commoncrawl.tgz")
     assert [pairs[0][0], pairs[2][1]] == [f"{archives[0]} en\u2028", f"{archives[1]} de\u2028"]
     assert len(pairs) == 6
+    assert wmt.asked == [("wmt13", "en-de")]  # the test set comes when it is asked for
+    parts = all_parts(found)
     assert wmt.asked == [("wmt13", "en-de"), ("wmt14/full", "en-de")]
     assert (count_pairs(found.dev), count_pairs(found.tests["newstest2014"])) == (2, 3)
     assert next(read_pairs(found.dev)) == ("wmt13.en-de.src", "wmt13.en-de.ref")
@@ -295,10 +295,10 @@ def test_wmt14_from_nothing_to_pairs(wmt: SimpleNamespace, monkeypatch: pytest.M
     assert not list(wmt.here.rglob("escaped")) and not list(wmt.here.rglob("link"))
 
     # all there: neither the server nor sacreBLEU nor the archives are needed again, in either direction
-    monkeypatch.setattr(sources, "WMT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr(wmt14_files, "URL", "http://127.0.0.1:9")
     for archive in folder.glob("*.tgz"):
         archive.unlink()
-    assert locate(wmt14("en", "de"), quiet) == found
+    assert all_parts(locate(wmt14("en", "de"), quiet)) == parts
     assert [pair[::-1] for pair in read_pairs(locate(wmt14("de", "en"), quiet).train)] == pairs
     assert len(wmt.asked) == 2
 
@@ -320,13 +320,13 @@ def test_wmt14_french_has_its_own_list(wmt: SimpleNamespace) -> None:
 
 
 def test_wmt14_changed_files_are_refused(wmt: SimpleNamespace) -> None:
-    locate(wmt14("en", "de"), quiet)
+    all_parts(locate(wmt14("en", "de"), quiet))
     folder = wmt.here / "data/raw/wmt14_en_de"
     for name in ("commoncrawl.de-en.de", "newstest2014.en"):
         before = (folder / name).read_bytes()
         (folder / name).write_bytes(before + b"more\n")
         with pytest.raises(UserError, match=name):
-            locate(wmt14("en", "de"), quiet)
+            all_parts(locate(wmt14("en", "de"), quiet))
         (folder / name).write_bytes(before)
     archive = folder / "training-parallel-nc-v9.tgz"
     archive.write_bytes(b"another")
@@ -335,13 +335,12 @@ def test_wmt14_changed_files_are_refused(wmt: SimpleNamespace) -> None:
         locate(wmt14("en", "de"), quiet)
 
 
-def test_wmt14_lost_file_comes_back_from_its_archive(
-    wmt: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wmt14_lost_file_comes_back_from_its_archive(wmt: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     found = locate(wmt14("en", "de"), quiet)
+    parts = all_parts(found)
     found.train[1].source_path.unlink()
-    monkeypatch.setattr(sources, "WMT_URL", "http://127.0.0.1:9")
-    assert locate(wmt14("en", "de"), quiet) == found
+    monkeypatch.setattr(wmt14_files, "URL", "http://127.0.0.1:9")
+    assert all_parts(locate(wmt14("en", "de"), quiet)) == parts
     assert count_pairs(found.train) == 6
 
 
@@ -356,18 +355,15 @@ def test_wmt14_damaged_download_can_be_repeated(wmt: SimpleNamespace) -> None:
     assert count_pairs(locate(wmt14("en", "de"), quiet).train) == 6
 
 
-def test_wmt14_test_set_of_another_size_is_refused(
-    wmt: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        sources, "WMT_SETS", {"newstest2013": ("wmt13", 2), "newstest2014": ("wmt14/full", 3003)}
-    )
+def test_wmt14_test_set_of_another_size_is_refused(wmt: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wmt14_files, "SETS", {"newstest2013": ("wmt13", 2), "newstest2014": ("wmt14/full", 3003)})
+    found = locate(wmt14("en", "de"), quiet)
     with pytest.raises(UserError, match="3 lines instead of 3003"):
-        locate(wmt14("en", "de"), quiet)
+        found.find_tests()
 
 
 def test_wmt14_out_of_reach(web: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "WMT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr(wmt14_files, "URL", "http://127.0.0.1:9")
     with pytest.raises(DataUnavailable, match=r"training-parallel-europarl-v7\.tgz .*data/raw/wmt14_en_de"):
         locate(wmt14("en", "de"), quiet)
 
@@ -375,8 +371,8 @@ def test_wmt14_out_of_reach(web: SimpleNamespace, monkeypatch: pytest.MonkeyPatc
 def test_sacrebleu_sets_are_the_full_ones() -> None:
     from sacrebleu.dataset import DATASETS
 
-    assert sources.WMT_SETS == {"newstest2013": ("wmt13", 3000), "newstest2014": ("wmt14/full", 3003)}
-    for name, _ in sources.WMT_SETS.values():
+    assert wmt14_files.SETS == {"newstest2013": ("wmt13", 3000), "newstest2014": ("wmt14/full", 3003)}
+    for name, _ in wmt14_files.SETS.values():
         assert {"en-de", "de-en", "en-fr", "fr-en"} <= DATASETS[name].langpairs.keys()
 
 
@@ -386,7 +382,7 @@ def test_sacrebleu_is_asked_for_source_and_reference(tmp_path: Path, monkeypatch
     monkeypatch.setattr(DATASETS["wmt14/full"], "_outdir", str(tmp_path))
     for field in ("src", "ref", "docid", "genre", "origlang"):
         (tmp_path / f"wmt14_full.de-en.{field}").write_text(field)
-    found = sources._sacrebleu_files("wmt14/full", "de-en")
+    found = wmt14_files._sacrebleu_files("wmt14/full", "de-en")
     assert [path.read_text() for path in found] == ["src", "ref"]
 
 
@@ -402,7 +398,7 @@ def test_sacrebleu_failures_are_one_line(error: BaseException, monkeypatch: pyte
 
     monkeypatch.setattr(utils, "get_source_file", fail)
     with pytest.raises(DataUnavailable, match="wmt13 en-de"):
-        sources._sacrebleu_files("wmt13", "en-de")
+        wmt14_files._sacrebleu_files("wmt13", "en-de")
     assert socket.getdefaulttimeout() is None
 
 

@@ -11,18 +11,10 @@ from pathlib import Path
 import pytest
 
 from mt.config import DataConfig, InvalidText
-from mt.data import text
-from mt.data.text import (
-    Bitext,
-    CleaningReport,
-    clean,
-    count_pairs,
-    non_nfc,
-    one_line,
-    overlap,
-    read_lines,
-    read_pairs,
-)
+from mt.data import cleaning, text
+from mt.data.cleaning import CleaningReport, clean, non_nfc, overlap
+from mt.data.text import Bitext, count_pairs, read_lines, read_pairs
+from mt.data.tokenizer import one_line
 from mt.errors import UserError
 
 CONFIG = DataConfig()
@@ -243,7 +235,7 @@ def test_cleaning_drops_whole_pairs_and_counts_each_reason() -> None:
     }
     assert (report.read, report.kept) == (12, 6)
     # (...|!) is three times as long, not over it
-    assert dict(report.notes) == {text.IDENTICAL: 1, text.UNEVEN: 1, text.DUPLICATE: 1}
+    assert dict(report.notes) == {cleaning.IDENTICAL: 1, cleaning.UNEVEN: 1, cleaning.DUPLICATE: 1}
 
 
 def test_pairs_after_a_dropped_one_stay_aligned(tmp_path: Path) -> None:
@@ -281,27 +273,23 @@ def test_nothing_left_names_reasons_and_keys() -> None:
     with pytest.raises(UserError) as caught:
         list(clean([("word " * 5000, "Wort")] * 3, CONFIG, CleaningReport()))
     assert "3 source longer than 4000 characters" in str(caught.value)
-    assert all(
-        key in str(caught.value) for key in ("data.max_characters", "data.max_tokens", "data.max_ratio")
-    )
+    assert all(key in str(caught.value) for key in ("data.max_characters", "data.max_tokens", "data.max_ratio"))
     with pytest.raises(UserError, match="empty"):
         list(clean([], CONFIG, CleaningReport()))
 
 
 def test_copied_lines_are_noted() -> None:
-    pairs = [
-        (f"line {number}", f"line {number}" if number < 30 else f"Zeile {number}") for number in range(100)
-    ]
+    pairs = [(f"line {number}", f"line {number}" if number < 30 else f"Zeile {number}") for number in range(100)]
     report = CleaningReport()
     assert len(list(clean(pairs, CONFIG, report))) == 100
-    assert f"noted, not dropped: 30 {text.IDENTICAL}" in report.lines()
+    assert f"noted, not dropped: 30 {cleaning.IDENTICAL}" in report.lines()
 
 
 def test_duplicates_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text, "_MAX_HASHES", 10)
+    monkeypatch.setattr(cleaning, "_MAX_HASHES", 10)
     report = CleaningReport()
     list(clean([("a", "b")] * 8 + [("c", "d")] * 8, CONFIG, report))
-    assert report.notes[text.DUPLICATE] == 8
+    assert report.notes[cleaning.DUPLICATE] == 8
 
 
 def test_overlap_counts_test_pairs_that_occur_in_train(tmp_path: Path) -> None:
@@ -314,14 +302,6 @@ def test_overlap_counts_test_pairs_that_occur_in_train(tmp_path: Path) -> None:
 
 def test_decomposed_references_are_counted() -> None:
     assert non_nfc(["Tür", "Tu\u0308r", "plain", "\u212b"]) == 2
-
-
-def test_one_line_leaves_one_line_for_every_reader() -> None:
-    separators = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
-    assert one_line(f"a{separators}b\tc\x00") == "a" + " " * len(separators) + "b\tc\x00"
-    assert one_line("a\r\n") == "a  "
-    every = "".join(map(chr, range(0x3000)))
-    assert len(one_line(every).splitlines()) == 1 and len(one_line(every)) == len(every)
 
 
 @pytest.mark.skipif(not MULTI30K.is_dir(), reason="MT_DATA with multi30k is not there")

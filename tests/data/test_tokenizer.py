@@ -22,9 +22,9 @@ from mt.data.tokenizer import (
     Tokenizers,
     load_model,
     round_trip,
-    train_tokenizers,
     unknown_share,
 )
+from mt.data.tokenizer_training import train_tokenizers
 from mt.errors import UserError
 
 LETTERS = "abcdefghijklmnoprstuvwzäöü"
@@ -214,7 +214,7 @@ def test_a_vocabulary_too_small_names_both_sizes_and_the_allowed_one_works(byte_
 
 
 def test_at_most_max_sentences_are_drawn_from_the_whole_stream_by_seed():
-    from mt.data.tokenizer import _sample_lines
+    from mt.data.tokenizer_training import _sample_lines
 
     log: list[str] = []
     lines = ["", *map(str, range(1000))]
@@ -345,8 +345,7 @@ def test_real_captions_come_back():
 
     folder = Path(os.environ["MT_DATA"]) / "multi30k"
     source, target = (
-        gzip.decompress((folder / f"val.{side}.gz").read_bytes()).decode().split("\n")[:-1]
-        for side in ("en", "de")
+        gzip.decompress((folder / f"val.{side}.gz").read_bytes()).decode().split("\n")[:-1] for side in ("en", "de")
     )
     made = train(replace(CONFIG, vocab_size=2000), source=source, target=target)
     assert round_trip(made.source, source) == 1 and round_trip(made.target, target) == 1

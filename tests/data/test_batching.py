@@ -1,0 +1,74 @@
+"""The epoch plan is a partition, repeats, and does not depend on the machine; batches keep to memory's limit."""
+
+import numpy as np
+import pytest
+
+from mt.data.batching import cut_batches, plan_epoch
+
+RANDOM = np.random.default_rng(5)
+SOURCE = RANDOM.integers(1, 60, 3001).astype(np.int64)
+TARGET = np.maximum(1, SOURCE + RANDOM.integers(-5, 6, 3001))
+
+
+def test_an_epoch_is_a_partition_within_the_limit():
+    updates = plan_epoch(SOURCE, TARGET, seed=1, epoch=1, update_tokens=1500)
+    assert sorted(np.concatenate(updates)) == list(range(3001))
+    sizes = [int(TARGET[update].sum()) for update in updates]
+    assert max(sizes) <= 1500
+    assert np.mean(sizes) > 0.95 * 1500
+
+
+def test_updates_larger_than_a_slice_are_filled_from_several_and_mix_lengths():
+    updates = plan_epoch(SOURCE, TARGET, seed=1, epoch=1, update_tokens=10_000)
+    sizes = [int(TARGET[update].sum()) for update in updates]
+    assert max(sizes) <= 10_000 and np.mean(sizes[:-1]) > 9_000
+    assert np.mean([TARGET[update].std() for update in updates]) > 5
+
+
+def test_a_plan_repeats_and_another_seed_or_epoch_gives_another():
+    def plan(seed, epoch):
+        return [update.tolist() for update in plan_epoch(SOURCE, TARGET, seed, epoch, 1500)]
+
+    before = np.random.get_state()[1].tolist()
+    assert plan(1, 1) == plan(1, 1)
+    assert plan(1, 1) != plan(1, 2) != plan(2, 1)
+    assert np.random.get_state()[1].tolist() == before
+
+
+def test_lengths_are_not_in_order_within_an_epoch():
+    updates = plan_epoch(SOURCE, TARGET, seed=1, epoch=1, update_tokens=1500)
+    means = np.array([TARGET[update].mean() for update in updates])
+    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.4
+
+
+def test_a_sentence_above_the_limit_is_an_update_of_its_own():
+    lengths = np.array([3, 50, 4], dtype=np.int64)
+    updates = plan_epoch(lengths, lengths, seed=1, epoch=1, update_tokens=10)
+    assert sorted(sorted(update.tolist()) for update in updates) == [[0, 2], [1]]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7])
+@pytest.mark.parametrize("batch_tokens", [120, 400, 10**6])
+def test_batches_of_all_processes_are_a_partition_of_the_update(world_size, batch_tokens):
+    update = np.arange(100, 143)
+    batches = [
+        batch for rank in range(world_size) for batch in cut_batches(update, SOURCE, TARGET, batch_tokens, rank, world_size)
+    ]
+    assert sorted(np.concatenate(batches)) == update.tolist()
+    for batch in batches:
+        assert len(batch) * (SOURCE[batch].max() + TARGET[batch].max()) <= batch_tokens
+
+
+def test_a_process_without_sentences_has_no_batches():
+    assert cut_batches(np.array([4]), SOURCE, TARGET, 10**6, rank=1, world_size=2) == []
+
+
+def test_one_pair_of_extreme_ratio_counts_on_both_sides():
+    source, target = np.array([5, 5, 100], dtype=np.int64), np.array([5, 5, 5], dtype=np.int64)
+    for batch in cut_batches(np.arange(3), source, target, 110):
+        assert len(batch) * (source[batch].max() + target[batch].max()) <= 110
+
+
+def test_a_pair_that_fits_nowhere_is_refused():
+    with pytest.raises(ValueError, match="batch_tokens=9"):
+        cut_batches(np.array([0]), np.array([5]), np.array([5]), 9)

@@ -1,0 +1,169 @@
+"""From files to a prepared corpus: found again, never half-written, cleaned on the training side alone."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests_support import toy_pairs, write_pairs
+
+from mt.config import Corpus, DataConfig, SubwordType, TokenizerConfig, TokenizerKind
+from mt.data import module
+from mt.data.corpus import Ids, IdsWriter
+from mt.data.module import Prepared, prepare
+from mt.data.sources import locate
+from mt.errors import UserError
+
+TOKENIZER = TokenizerConfig(vocab_size=330)
+
+
+@pytest.fixture
+def config(tmp_path):
+    pairs = toy_pairs(120)
+    return DataConfig(
+        corpus=Corpus.files,
+        prepared_dir=str(tmp_path / "prepared"),
+        train=write_pairs(tmp_path, "train", pairs[:100]),
+        dev=write_pairs(tmp_path, "dev", pairs[100:]),
+    )
+
+
+def run(config, tokenizer=TOKENIZER, seed=1):
+    lines = []
+    prepared = prepare(locate(config, lines.append), config, tokenizer, seed, lines.append)
+    return prepared, lines
+
+
+def texts(prepared, side):
+    ids = getattr(prepared, side)
+    return [getattr(prepared.tokenizers, side).decode(ids[i]) for i in range(len(ids))]
+
+
+def test_what_is_on_disk_is_the_text(config):
+    prepared, _ = run(config)
+    pairs = toy_pairs(120)
+    assert list(zip(texts(prepared, "source"), texts(prepared, "target"), strict=True)) == pairs[:100]
+    assert list(zip(prepared.dev_source, prepared.dev_target, strict=True)) == pairs[100:]
+    assert prepared.source.ids.dtype == np.uint16 and isinstance(prepared.source.ids, np.memmap)
+    assert prepared.source.lengths().tolist() == [len(prepared.source[i]) + 1 for i in range(100)]
+
+
+def test_it_is_found_again_and_other_options_or_text_make_another(config, tmp_path, monkeypatch):
+    first, _ = run(config)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "train_tokenizers", None)  # must not be needed
+        again, lines = run(config)
+        assert again.folder == first.folder and "prepared corpus:" in lines[-1]
+    others = [
+        run(config, replace(TOKENIZER, vocab_size=329))[0],
+        run(replace(config, max_ratio=8.0))[0],
+        run(config, seed=2)[0],
+    ]
+    write_pairs(tmp_path, "train", toy_pairs(99))
+    others.append(run(config)[0])
+    assert len({first.folder, *(other.folder for other in others)}) == 5
+
+
+def test_a_failure_leaves_nothing_behind(config, tmp_path, monkeypatch):
+    def fail(*arguments, **options):
+        raise UserError("no")
+
+    monkeypatch.setattr(module, "train_tokenizers", fail)
+    with pytest.raises(UserError, match="no"):
+        run(config)
+    assert list((tmp_path / "prepared").iterdir()) == []
+
+
+def test_unequal_files_are_refused_before_the_tokenizer_is_trained(config, tmp_path, monkeypatch):
+    (tmp_path / "dev.de").write_text("nur eine Zeile\n", encoding="utf-8")
+    monkeypatch.setattr(module, "train_tokenizers", None)
+    with pytest.raises(UserError, match="20 lines but .* has 1 lines"):
+        run(config)
+
+
+def test_cleaning_drops_training_pairs_as_pairs_with_their_reasons_and_no_development_line(config, tmp_path):
+    pairs = toy_pairs(120)
+    train = [*pairs[:50], ("a dog", ""), ("the cat " * 300, "das Katze " * 300), ("a", "das " * 30), *pairs[50:100]]
+    write_pairs(tmp_path, "train", train)
+    write_pairs(tmp_path, "dev", [("", "leer"), ("the cat " * 300, "x"), *pairs[100:]])
+    prepared, lines = run(replace(config, max_tokens=100))
+    assert list(zip(texts(prepared, "source"), texts(prepared, "target"), strict=True)) == pairs[:100]
+    assert prepared.report["dropped"] == {
+        "empty target": 1,
+        "more than 100 tokens on one side": 1,
+        "one side more than 9 times as many tokens as the other": 1,
+    }
+    assert any("1 pair dropped: empty target" in line for line in lines)
+    assert len(prepared.dev_source) == 22
+    assert json.loads((prepared.folder / "meta.json").read_text())["cleaning"]["kept"] == 100
+
+
+def test_a_corpus_of_nothing_but_too_long_lines_is_refused_by_the_limits_name(config, tmp_path):
+    write_pairs(tmp_path, "train", [("the cat " * 300, "das Katze " * 300)] * 3)
+    with pytest.raises(UserError, match="max_tokens"):
+        run(config)
+    with pytest.raises(UserError, match="max_characters"):
+        run(replace(config, max_characters=100))
+
+
+def test_without_development_files_a_part_of_training_is_held_out(config):
+    prepared, _ = run(replace(config, dev=[]))
+    dev = list(zip(prepared.dev_source, prepared.dev_target, strict=True))
+    train = list(zip(texts(prepared, "source"), texts(prepared, "target"), strict=True))
+    assert len(dev) == 5
+    assert sorted(dev + train) == sorted(toy_pairs(120)[:100])
+
+
+def test_line_ends_and_byte_order_marks_change_nothing(config, tmp_path):
+    first, _ = run(config)
+    for name in config.train:
+        with open(name, "rb") as stream:
+            content = stream.read()
+        with open(name, "wb") as stream:
+            stream.write(b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n").removesuffix(b"\r\n"))
+    second, _ = run(config)
+    assert second.folder != first.folder
+    assert (first.folder / "tokenizer.model").read_bytes() == (second.folder / "tokenizer.model").read_bytes()
+    assert np.array_equal(first.source.ids, second.source.ids)
+
+
+def test_a_character_of_the_development_set_alone_is_unknown_to_the_tokenizer(config, tmp_path):
+    write_pairs(tmp_path, "dev", [("snow ☃ man", "Schnee ☃ Mann")])
+    prepared, lines = run(config, replace(TOKENIZER, byte_fallback=False, vocab_size=60))
+    assert 1 in prepared.tokenizers.source.encode(["☃"])[0]
+    assert any("unknown tokens" in line and " 0.00% unknown" not in line for line in lines)
+
+
+@pytest.mark.parametrize("kind", list(SubwordType))
+def test_sampled_epochs_repeat_differ_and_keep_the_text(config, kind):
+    tokenizer = replace(TOKENIZER, sampling=0.2, type=kind)
+    prepared, _ = run(config, tokenizer)
+    one, again, two = (prepared.epoch(0.2, 1, number) for number in (1, 1, 2))
+    assert np.array_equal(one.source.ids, again.source.ids)
+    assert not np.array_equal(one.source.ids, two.source.ids)
+    for side in ("source", "target"):
+        drawn, stored = getattr(two, side), getattr(prepared, side)
+        tokenizer_of_side = getattr(prepared.tokenizers, side)
+        assert [tokenizer_of_side.decode(drawn[i]) for i in range(100)] == texts(prepared, side)
+        assert drawn.lengths().max() <= stored.lengths().max()
+    plain = prepared.epoch(0.0, 1, 1)
+    assert plain.source is prepared.source
+
+
+def test_words(config):
+    prepared, _ = run(config, TokenizerConfig(kind=TokenizerKind.word, joint=False))
+    assert texts(prepared, "target") == [target for _, target in toy_pairs(120)[:100]]
+    assert Prepared.load(prepared.folder).tokenizers.source.size == prepared.tokenizers.source.size
+
+
+def test_ids_are_written_as_a_stream_and_a_large_vocabulary_takes_32_bits(tmp_path):
+    sentences = [np.array([70000, 4]), np.array([], dtype=np.int64), np.array([5])]
+    with IdsWriter(tmp_path, "source", 70001) as writer:
+        writer.append(sentences[:1])
+        writer.append(sentences[1:])
+    loaded = Ids.load(tmp_path, "source")
+    assert loaded.ids.dtype == np.uint32
+    assert [loaded[i].tolist() for i in range(3)] == [[70000, 4], [], [5]]
+    assert loaded.lengths().tolist() == [3, 1, 2]
+    memory = Ids.from_sentences(sentences)
+    assert [memory[i].tolist() for i in range(3)] == [[70000, 4], [], [5]]

@@ -1,0 +1,65 @@
+import os
+import signal
+
+import pytest
+import torch
+
+from mt.config import Device, Precision
+from mt.errors import UserError
+from mt.runtime import distributed
+from mt.runtime.device import choose_device, choose_products, start
+from mt.runtime.signals import StopRequest
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
+
+
+def test_a_gpu_that_is_not_there_is_an_error_and_auto_takes_the_cpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device(Device.auto) == choose_device(Device.cpu) == CPU
+    with pytest.raises(UserError, match="device=cpu"):
+        choose_device(Device.cuda)
+
+
+def test_precision_follows_the_hardware(monkeypatch):
+    for fast, expected in ((True, torch.bfloat16), (False, torch.float32)):
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda fast=fast: fast)
+        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+        assert choose_products(Precision.auto, CPU) == expected
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, fast=fast: (8, 0) if fast else (7, 5))
+        assert choose_products(Precision.auto, CUDA) == expected
+    assert choose_products(Precision.bf16, CPU) == torch.bfloat16
+    assert choose_products(Precision.fp16, CUDA) == torch.float16
+    with pytest.raises(UserError, match="needs a GPU"):
+        choose_products(Precision.fp16, CPU)
+
+
+def test_threads_and_products_are_as_asked():
+    before = torch.get_num_threads()
+    try:
+        runtime = start(Device.cpu, Precision.bf16, 1)
+        assert torch.get_num_threads() == 1
+        with runtime.autocast():
+            product = torch.ones(3, 3) @ torch.ones(3, 3)
+        assert product.dtype == torch.bfloat16
+        assert "bfloat16" in runtime.describe()
+        start(Device.cpu, Precision.fp32, 0)
+        assert torch.get_num_threads() == len(os.sched_getaffinity(0))
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_one_process_is_its_own_main():
+    assert (distributed.rank(), distributed.world_size(), distributed.is_main()) == (0, 1, True)
+
+
+def test_a_first_signal_asks_and_a_second_ctrl_c_interrupts():
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.number == signal.SIGTERM
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.number == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert handlers == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]

@@ -1,0 +1,318 @@
+"""Training end to end on a toy language, and what must not change a number: batch limits, validation, restarts."""
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests_support import toy_pairs, write_pairs
+
+from mt.checkpoint import Checkpoint, CheckpointStore
+from mt.config import (
+    Corpus,
+    DataConfig,
+    DecodeConfig,
+    Device,
+    EvaluateJob,
+    ModelConfig,
+    Norm,
+    OptimConfig,
+    Optimizer,
+    Precision,
+    RunConfig,
+    Schedule,
+    TokenizerConfig,
+    TrainConfig,
+    TrainJob,
+)
+from mt.decoding.translator import Translator
+from mt.errors import UserError
+from mt.evaluation.evaluate import evaluate_command
+from mt.training import loop
+from mt.training.loop import train
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A run of seconds on the toy language; without dropout, so that nothing but the updates decides."""
+    pairs = toy_pairs(260)
+    return TrainJob(
+        run=RunConfig(name="run", root=str(tmp_path / "outputs")),
+        data=DataConfig(
+            corpus=Corpus.files,
+            prepared_dir=str(tmp_path / "prepared"),
+            train=write_pairs(tmp_path, "train", pairs[:200]),
+            dev=write_pairs(tmp_path, "dev", pairs[200:220]),
+            test={"toy": write_pairs(tmp_path, "test", pairs[220:])},
+            max_tokens=40,
+        ),
+        tokenizer=TokenizerConfig(vocab_size=330),
+        model=ModelConfig(d_model=16, d_ff=32, heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0),
+        optim=OptimConfig(schedule=Schedule.constant, peak_lr=0.01, warmup_steps=1),
+        train=TrainConfig(
+            max_updates=5, update_tokens=300, batch_tokens=4000, average=1, log_every=1, device=Device.cpu
+        ),
+        decode=DecodeConfig(beam_size=2),
+    )
+
+
+def run(job, **changes):
+    """Train with changes given as section={key: value}; the run's folder."""
+    job = replace(job, **{section: replace(getattr(job, section), **values) for section, values in changes.items()})
+    threads = torch.get_num_threads()
+    try:
+        assert train(job) == 0
+    finally:
+        torch.set_num_threads(threads)
+    return Path(job.run.root) / job.run.name
+
+
+def weights(folder):
+    store = CheckpointStore(folder / "checkpoints")
+    return Checkpoint.open(store.folder / store.index()["last"]).load_weights()
+
+
+def records(folder, kind):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == kind]
+
+
+def largest_difference(one, other):
+    return max(float((one[name] - other[name]).abs().max()) for name in one)
+
+
+@pytest.mark.parametrize("norm", list(Norm))
+def test_it_learns_what_it_was_shown_and_everything_is_written_down(job, norm, tmp_path, capsys):
+    shown = write_pairs(tmp_path, "shown", toy_pairs(20))
+    folder = run(
+        job,
+        data={"train": shown, "dev": shown, "test": {"shown": shown}},
+        model={"d_model": 64, "d_ff": 128, "heads": 4, "encoder_layers": 2, "decoder_layers": 2, "norm": norm},
+        optim={"schedule": Schedule.inverse_sqrt, "peak_lr": 0.003, "warmup_steps": 40, "label_smoothing": 0.0},
+        train={"max_updates": 240, "validate_every": 120, "average": 2, "log_every": 60},
+    )
+    scores = json.loads((folder / "scores.json").read_text())
+    assert scores["shown"]["sacrebleu"] >= 95
+    assert {path.name for path in folder.iterdir()} == {
+        "config.yaml", "train.log", "metrics.jsonl", "checkpoints", "tensorboard", "scores.json", "hypotheses", "cleaning.json",
+    }  # fmt: skip
+    hypotheses = (folder / scores["shown"]["hypotheses"]).read_text(encoding="utf-8").splitlines()
+    assert len(hypotheses) == 20 and scores["shown"]["signature"].startswith("nrefs:1|case:mixed")
+    log = (folder / "train.log").read_text()
+    assert "\r" not in log and "20 of 20 pairs occur in the training text" in log
+    assert Checkpoint.open(folder).folder.name == "average-0000240"
+    validation = records(folder, "validation")
+    assert [line["update"] for line in validation] == [120, 240]
+    assert validation[1]["perplexity"] == pytest.approx(math.exp(validation[1]["nll"]))
+    training = records(folder, "train")[-1]
+    assert {
+        "loss",
+        "nll",
+        "learning_rate",
+        "gradient_norm",
+        "target_tokens_per_second",
+        "padding_share",
+    } <= training.keys()
+    evaluated = folder.parent / "evaluated"
+    evaluate_command(EvaluateJob(checkpoint=str(folder), output=str(evaluated), decode=job.decode, device=Device.cpu))
+    again = json.loads((evaluated / "scores.json").read_text())
+    assert again["shown"] == scores["shown"]
+    assert "shown" in capsys.readouterr().out
+    evaluate_command(EvaluateJob(checkpoint=str(folder), all_checkpoints=True, decode=job.decode, device=Device.cpu))
+    assert (folder / "scores-update-0000120.json").exists()
+
+
+def test_validations_bleu_is_what_evaluate_gives_for_that_checkpoint(job):
+    folder = run(job, train={"max_updates": 60, "validate_beam": 2})
+    logged = records(folder, "validation")[-1]["bleu_beam2"]
+    assert json.loads((folder / "scores.json").read_text())["dev"]["sacrebleu"] == pytest.approx(logged, abs=0.005)
+
+
+@pytest.mark.parametrize(("name", "tolerance"), [("sgd", 1e-6), ("adam", 5e-4)])
+def test_the_batch_limit_changes_no_update(job, name, tolerance):
+    optim = {"name": Optimizer(name), "peak_lr": 0.1 if name == "sgd" else 0.001, "eps": 1e-6}
+    whole, *others = [
+        run(job, run={"name": f"run{limit}"}, optim=optim, train={"batch_tokens": limit}) for limit in (4000, 250, 90)
+    ]
+    losses = [line["loss"] for line in records(whole, "train")]
+    for other in others:
+        assert largest_difference(weights(whole), weights(other)) < tolerance
+        assert [line["loss"] for line in records(other, "train")] == pytest.approx(losses, rel=1e-4)
+    assert (
+        largest_difference(
+            weights(whole), weights(run(job, run={"name": "seed"}, optim=optim, train={"max_updates": 4}))
+        )
+        > tolerance
+    )
+
+
+def test_validating_and_saving_often_changes_nothing(job):
+    dropout = {"dropout": 0.2}
+    often = run(job, model=dropout, train={"validate_every": 1, "save_every": 1})
+    never = run(job, run={"name": "never"}, model=dropout)
+    assert largest_difference(weights(often), weights(never)) == 0
+    assert [r["loss"] for r in records(often, "train")] == [r["loss"] for r in records(never, "train")]
+
+
+@pytest.mark.parametrize("stop_at", [4, 6])  # within the second epoch, and exactly at its end
+def test_stopped_and_continued_equals_undisturbed(job, stop_at, monkeypatch):
+    settings = {"model": {"dropout": 0.2}, "train": {"max_updates": 9, "average": 2, "update_tokens": 700}}
+    undisturbed = run(job, run={"name": "undisturbed"}, **settings)
+    real = loop._train_update
+
+    def interrupt(running, epoch, update):
+        real(running, epoch, update)
+        if running.progress.update == stop_at:
+            stop.number = 15
+
+    class Stop(loop.StopRequest):
+        def __enter__(self):
+            nonlocal stop
+            stop = self
+            return super().__enter__()
+
+    stop = None
+    monkeypatch.setattr(loop, "StopRequest", Stop)
+    monkeypatch.setattr(loop, "_train_update", interrupt)
+    changed = replace(job, model=replace(job.model, dropout=0.2), train=replace(job.train, **settings["train"]))
+    assert train(changed) == 128 + 15
+    monkeypatch.undo()
+    torch.manual_seed(99)
+    continued = run(job, **settings)
+    assert largest_difference(weights(undisturbed), weights(continued)) == 0
+    for kind in ("train", "validation"):
+        one, other = records(undisturbed, kind), records(continued, kind)
+        assert [r["update"] for r in one] == [r["update"] for r in other]
+        assert [r["nll"] for r in one] == [r["nll"] for r in other]
+    assert json.loads((undisturbed / "scores.json").read_text()) == json.loads((continued / "scores.json").read_text())
+
+
+def test_a_finished_run_is_left_alone_and_a_larger_budget_continues_it(job, capsys):
+    folder = run(job)
+    stamp = (folder / "scores.json").stat().st_mtime_ns
+    run(job)
+    assert "is finished" in capsys.readouterr().err
+    assert (folder / "scores.json").stat().st_mtime_ns == stamp
+    run(job, train={"max_updates": 7})
+    assert records(folder, "train")[-1]["update"] == 7
+    assert (folder / "scores.json").stat().st_mtime_ns > stamp
+    assert "train.max_updates: 5 -> 7" in (folder / "train.log").read_text()
+
+
+def test_other_settings_under_the_same_name_are_refused_with_the_difference(job):
+    run(job)
+    with pytest.raises(UserError, match="model.d_ff: 32 -> 64"):
+        run(job, model={"d_ff": 64})
+
+
+def test_budgets_by_epochs_and_patience(job):
+    folder = run(job, run={"name": "epochs"}, train={"max_updates": None, "max_epochs": 2, "update_tokens": 700})
+    updates = [line["update"] for line in records(folder, "train")]
+    validated = [line["update"] for line in records(folder, "validation")]
+    assert validated == [updates[-1] // 2, updates[-1]]
+    folder = run(
+        job,
+        run={"name": "patience"},
+        optim={"peak_lr": 1e-12},
+        train={"max_updates": 50, "validate_every": 1, "patience": 3},
+    )
+    progress = Checkpoint.open(CheckpointStore(folder / "checkpoints").folder / "update-0000004").load_state()[
+        "progress"
+    ]
+    assert progress["validations_without_better"] == 3
+
+
+def test_only_needed_checkpoints_are_kept(job):
+    folder = run(job, train={"max_updates": 8, "validate_every": 1, "average": 3, "save_every": 1})
+    index = CheckpointStore(folder / "checkpoints").index()
+    kept = set(CheckpointStore(folder / "checkpoints").names())
+    assert kept == {"update-0000006", "update-0000007", "update-0000008", index["best"]}
+
+
+def test_a_gradient_that_is_no_number_is_skipped_and_many_end_the_run(job, monkeypatch):
+    real = loop.label_smoothed_loss
+    broken: set[int] = {3}
+    calls = 0
+
+    def sometimes(states, *arguments):
+        nonlocal calls
+        if states.requires_grad:
+            calls += 1
+        found = real(states, *arguments)
+        return replace(found, smoothed=found.smoothed * math.nan) if states.requires_grad and calls in broken else found
+
+    monkeypatch.setattr(loop, "label_smoothed_loss", sometimes)
+    folder = run(job)
+    assert "update 3 skipped" in (folder / "train.log").read_text()
+    assert all(bool(torch.isfinite(tensor).all()) for tensor in weights(folder).values())
+    broken |= set(range(8, 40))
+    with pytest.raises(UserError, match="10 updates in a row"):
+        run(job, run={"name": "broken"}, train={"max_updates": 30, "save_every": 1})
+    assert weights(Path(job.run.root) / "broken")
+
+
+def test_training_never_needs_the_test_files_before_the_end(job):
+    opened = []
+
+    class Sources:
+        pass
+
+    real = loop.own_test_sets
+
+    def watch(sources, log):
+        opened.append("scored")
+        return real(sources, log)
+
+    loop_own, loop.own_test_sets = loop.own_test_sets, watch
+    try:
+        folder = run(job)
+    finally:
+        loop.own_test_sets = loop_own
+    assert opened == ["scored"]
+    assert set(json.loads((folder / "scores.json").read_text())) == {"dev", "toy"}
+
+
+def test_hypotheses_do_not_depend_on_the_references(job):
+    folder = run(job)
+    for path in job.data.test["toy"][1:]:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        Path(path).write_text("\n".join(reversed(lines)) + "\n", encoding="utf-8")
+    before = (folder / "hypotheses" / "scores.toy.de").read_bytes()
+    evaluate_command(EvaluateJob(checkpoint=str(folder), decode=job.decode, device=Device.cpu))
+    assert (folder / "hypotheses" / "scores.toy.de").read_bytes() == before
+
+
+def test_everything_needed_is_in_the_checkpoint(job, tmp_path):
+    folder = run(job)
+    lines = [source for source, _ in toy_pairs(5)]
+    expected = Translator.load(folder, device="cpu").translate(lines)
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(Checkpoint.open(folder).folder, moved)
+    shutil.rmtree(job.data.prepared_dir)
+    shutil.rmtree(folder)
+    assert Translator.load(moved, device="cpu").translate(lines) == expected
+
+
+def test_bf16_products_train_too_and_are_another_setting(job):
+    folder = run(job, train={"precision": Precision.bf16})
+    assert all(tensor.dtype == torch.float32 for tensor in weights(folder).values())
+    losses = [line["loss"] for line in records(folder, "train")]
+    exact = [
+        line["loss"] for line in records(run(job, run={"name": "exact"}, train={"precision": Precision.fp32}), "train")
+    ]
+    assert losses == pytest.approx(exact, rel=0.02) and losses != exact
+
+
+def test_evaluating_files_checks_their_counts(job, tmp_path):
+    folder = run(job)
+    source, target = job.data.test["toy"]
+    options = {"checkpoint": str(folder), "decode": job.decode, "device": Device.cpu}
+    evaluate_command(EvaluateJob(input=source, reference=target, **options))
+    assert set(json.loads((folder / "scores.json").read_text())) == {"dev", "toy", "test"}
+    with pytest.raises(UserError, match="40 lines.* 20"):
+        evaluate_command(EvaluateJob(input=source, reference=job.data.dev[1], **options))
+    with pytest.raises(UserError, match="go together"):
+        evaluate_command(EvaluateJob(input=source, **options))

@@ -1,0 +1,85 @@
+"""The chunked loss against torch's own cross-entropy, values and gradients."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mt.training import loss as module
+from mt.training.loss import label_smoothed_loss
+
+PAD = 0
+
+
+def example(dtype=torch.float64, rows=7, width=11, states=5, vocabulary=13):
+    torch.manual_seed(2)
+    x = torch.randn(rows, width, states, dtype=dtype, requires_grad=True)
+    weight = torch.randn(vocabulary, states, dtype=dtype, requires_grad=True)
+    targets = torch.randint(1, vocabulary, (rows, width))
+    targets[2, 4:] = PAD
+    targets[5, 1:] = PAD
+    return x, weight, targets
+
+
+@pytest.mark.parametrize("chunk", [1, 40, 10**6])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+def test_values_and_gradients_are_torchs(monkeypatch, smoothing, chunk):
+    monkeypatch.setattr(module, "CHUNK_ELEMENTS", chunk)
+    x, weight, targets = example()
+    found = label_smoothed_loss(x, weight, targets, smoothing, PAD)
+    (found.smoothed / 3).backward()
+    gradients = x.grad.clone(), weight.grad.clone()
+    x.grad = weight.grad = None
+    logits = (x @ weight.T).flatten(0, 1)
+    options = {"ignore_index": PAD, "reduction": "sum"}
+    expected = F.cross_entropy(logits, targets.flatten(), label_smoothing=smoothing, **options)
+    (expected / 3).backward()
+    torch.testing.assert_close(found.smoothed, expected)
+    torch.testing.assert_close(found.nll, F.cross_entropy(logits, targets.flatten(), **options))
+    torch.testing.assert_close(gradients[0], x.grad)
+    torch.testing.assert_close(gradients[1], weight.grad)
+    assert not found.nll.requires_grad
+
+
+def test_more_padding_changes_nothing():
+    x, weight, targets = example()
+    wide = torch.cat((targets, torch.zeros(7, 20, dtype=torch.long)), 1)
+    padded = torch.cat((x, torch.randn(7, 20, 5, dtype=torch.float64)), 1)
+    one, other = (label_smoothed_loss(s, weight, t, 0.1, PAD) for s, t in ((x, targets), (padded, wide)))
+    torch.testing.assert_close(one.smoothed, other.smoothed)
+    torch.testing.assert_close(one.nll, other.nll)
+
+
+def test_by_hand():
+    """Two classes, logits 0 and ln 3: probabilities 1/4 and 3/4."""
+    weight = torch.tensor([[0.0], [1.0986123]], requires_grad=True)
+    found = label_smoothed_loss(torch.ones(1, 1, 1), weight, torch.tensor([[1]]), 0.2, PAD)
+    ln = 0.2876821  # -ln(3/4)
+    assert float(found.nll) == pytest.approx(ln)
+    assert float(found.smoothed.detach()) == pytest.approx(0.9 * ln + 0.1 * 1.3862944)
+
+
+def test_nll_does_not_depend_on_smoothing():
+    x, weight, targets = example()
+    values = {float(label_smoothed_loss(x, weight, targets, s, PAD).nll) for s in (0.0, 0.1)}
+    assert len(values) == 1
+
+
+def test_float32_is_near_float64_and_bf16_products_near_float32():
+    exact = label_smoothed_loss(*example(), 0.1, PAD)
+    x, weight, targets = example()
+    x32, weight32 = x.detach().float().requires_grad_(), weight.detach().float().requires_grad_()
+    found = label_smoothed_loss(x32, weight32, targets, 0.1, PAD)
+    assert float(found.smoothed) == pytest.approx(float(exact.smoothed), rel=1e-6)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = label_smoothed_loss(x32, weight32, targets, 0.1, PAD)
+    assert float(rough.smoothed) == pytest.approx(float(exact.smoothed), rel=0.02)
+    assert float(rough.smoothed) != float(found.smoothed)
+    rough.smoothed.backward()
+    exact.smoothed.backward()
+    torch.testing.assert_close(weight32.grad.double(), weight.grad, rtol=0.1, atol=0.3)
+
+
+def test_no_gradient_is_made_where_none_is_wanted():
+    x, weight, targets = example()
+    with torch.no_grad():
+        assert not label_smoothed_loss(x, weight, targets, 0.1, PAD).smoothed.requires_grad
