@@ -36,7 +36,7 @@ class TableModel:
     def logits(self, table: int, prefix: tuple[int, ...]) -> Tensor:
         digits = 0
         for token in (table, *prefix):
-            digits = digits * 7 + token + 1
+            digits = (digits * 7 + token + 1) % 2**61
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + digits)
         return self.scale * torch.randn(VOCABULARY, generator=generator)
 

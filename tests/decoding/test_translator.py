@@ -118,7 +118,7 @@ def test_a_line_for_a_line_whatever_the_bytes(checkpoint, monkeypatch, capfdbina
     lines = out.decode("utf-8").split("\n")
     assert len(lines) == 6 and lines[-1] == "" and lines[1] == "" and all(lines[i] for i in (0, 2, 3, 4))
     assert len(out.decode("utf-8").splitlines()) == 5
-    assert b"1 lines are not UTF-8" in err
+    assert b"2 lines are not UTF-8" in err
     assert lines[0] == Translator.load(checkpoint, DecodeConfig(beam_size=2)).translate(["a dog"])[0]
 
 

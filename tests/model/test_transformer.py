@@ -176,10 +176,10 @@ def test_untrained_predictions_are_near_uniform():
 def test_projections_are_xavier_each_by_itself_and_depth_scaling_divides():
     plain = make(replace(CONFIG, tie=Tie.none)).encoder[0]
     bound = (6 / 28) ** 0.5
-    assert plain.attention.key_value.weight.abs().max() == pytest.approx(bound, rel=0.1)
+    assert float(plain.attention.key_value.weight.detach().abs().max()) == pytest.approx(bound, rel=0.1)
     scaled = make(VARIANTS[4])
     for stack, residuals in ((scaled.encoder, 6), (scaled.decoder, 6)):
-        largest = stack[0].feed_forward.output.weight.abs().max()
+        largest = float(stack[0].feed_forward.output.weight.detach().abs().max())
         assert largest == pytest.approx((6 / 37 / residuals) ** 0.5, rel=0.1)
 
 

@@ -97,8 +97,9 @@ def test_it_learns_what_it_was_shown_and_everything_is_written_down(job, norm, t
     scores = json.loads((folder / "scores.json").read_text())
     assert scores["shown"]["sacrebleu"] >= 95
     assert {path.name for path in folder.iterdir()} == {
-        "config.yaml", "train.log", "metrics.jsonl", "checkpoints", "tensorboard", "scores.json", "hypotheses", "cleaning.json",
-    }  # fmt: skip
+        *("config.yaml", "train.log", "metrics.jsonl", "cleaning.json", "scores.json"),
+        *("checkpoints", "tensorboard", "hypotheses"),
+    }
     hypotheses = (folder / scores["shown"]["hypotheses"]).read_text(encoding="utf-8").splitlines()
     assert len(hypotheses) == 20 and scores["shown"]["signature"].startswith("nrefs:1|case:mixed")
     log = (folder / "train.log").read_text()
@@ -204,7 +205,7 @@ def test_a_finished_run_is_left_alone_and_a_larger_budget_continues_it(job, caps
 
 def test_other_settings_under_the_same_name_are_refused_with_the_difference(job):
     run(job)
-    with pytest.raises(UserError, match="model.d_ff: 32 -> 64"):
+    with pytest.raises(UserError, match=r"model\.d_ff: 32 -> 64"):
         run(job, model={"d_ff": 64})
 
 
@@ -312,7 +313,7 @@ def test_evaluating_files_checks_their_counts(job, tmp_path):
     options = {"checkpoint": str(folder), "decode": job.decode, "device": Device.cpu}
     evaluate_command(EvaluateJob(input=source, reference=target, **options))
     assert set(json.loads((folder / "scores.json").read_text())) == {"dev", "toy", "test"}
-    with pytest.raises(UserError, match="40 lines.* 20"):
+    with pytest.raises(UserError, match=r"40 lines.* 20"):
         evaluate_command(EvaluateJob(input=source, reference=job.data.dev[1], **options))
     with pytest.raises(UserError, match="go together"):
         evaluate_command(EvaluateJob(input=source, **options))
