@@ -29,10 +29,15 @@ def plan_epoch(
     slice_tokens = update_tokens // slices_per_update
     slices: list[Indices] = []
     for pool in _cut(order, target_lengths, slice_tokens * POOL_SLICES):
-        by_length = pool[np.lexsort((source_lengths[pool], target_lengths[pool]))]
-        slices.extend(_cut(by_length, target_lengths, slice_tokens))
+        slices.extend(_cut(_by_length(pool, source_lengths, target_lengths), target_lengths, slice_tokens))
     slices = [slices[i] for i in random.permutation(len(slices))]
     return _fill(slices, target_lengths, update_tokens)
+
+
+def _by_length(pool: Indices, source_lengths: Lengths, target_lengths: Lengths) -> Indices:
+    """By target length, then by source length up and down in turn, so that no neighbours differ much in either."""
+    source, target = source_lengths[pool], target_lengths[pool]
+    return pool[np.lexsort((np.where(target % 2, source, -source), target))]
 
 
 def _cut(order: Indices, weights: Lengths, limit: int) -> list[Indices]:

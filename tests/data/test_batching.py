@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mt.data.batching import cut_batches, plan_epoch
+from mt.data.batching import _by_length, cut_batches, plan_epoch
 
 RANDOM = np.random.default_rng(5)
 SOURCE = RANDOM.integers(1, 60, 3001).astype(np.int64)
@@ -23,6 +23,18 @@ def test_updates_larger_than_a_slice_are_filled_from_several_and_mix_lengths():
     sizes = [int(TARGET[update].sum()) for update in updates]
     assert max(sizes) <= 10_000 and np.mean(sizes[:-1]) > 9_000
     assert np.mean([TARGET[update].std() for update in updates]) > 5
+
+
+def test_neighbours_are_alike_on_both_sides():
+    """Where the target's length changes, the source's does not jump from its longest to its shortest."""
+    source = np.array([3, 1, 2, 1, 3, 2, 2, 3, 1])
+    target = np.array([6, 6, 6, 7, 7, 7, 8, 8, 8])
+    order = _by_length(np.arange(9), source, target)
+    assert list(zip(target[order], source[order], strict=True)) == [
+        *((6, 3), (6, 2), (6, 1)),
+        *((7, 1), (7, 2), (7, 3)),
+        *((8, 3), (8, 2), (8, 1)),
+    ]
 
 
 def test_a_plan_repeats_and_another_seed_or_epoch_gives_another():
