@@ -19,7 +19,7 @@ READY := $(VENV)/.ready
 setup: $(READY) ## make .venv and install everything into it
 
 train: $(READY) ## train and score: EXPERIMENT=name (default multi30k), ARGS="key=value ..."
-	$(BIN)/mt train $(if $(EXPERIMENT),experiment=$(EXPERIMENT)) $(ARGS)
+	@$(BIN)/mt train $(if $(EXPERIMENT),experiment=$(EXPERIMENT)) $(ARGS)
 
 test: lint ## lint, types and tests
 	$(BIN)/python -m pytest

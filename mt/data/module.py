@@ -21,7 +21,7 @@ from mt.data.collate import Batch, collate
 from mt.data.corpus import Ids, IdsWriter
 from mt.data.sources import Sources, locate
 from mt.data.text import count_pairs, read_lines, read_pairs
-from mt.data.tokenizer import Tokenizers, round_trip, unknown_share
+from mt.data.tokenizer import Tokenizer, Tokenizers, round_trip, unknown_share
 from mt.data.tokenizer_training import train_tokenizers
 from mt.errors import UserError
 
@@ -62,18 +62,16 @@ class Prepared:
 
     def _draw(self, side: str, sampling: float, seed: int, epoch: int) -> Ids:
         stored: Ids = getattr(self, side)
-        tokenizer = getattr(self.tokenizers, side)
+        tokenizer: Tokenizer = getattr(self.tokenizers, side)
         longest = int(stored.lengths().max())
-        sentences: list[NDArray[np.integer]] = []
-        lines = read_lines(self.folder / _TEXT.format(split="train", side=side))
-        for number, block in enumerate(_blocks(lines)):
-            block_seed = int(
-                np.random.SeedSequence([seed, epoch, _SIDES.index(side), number]).generate_state(1)[0]
-            )
-            for ids in tokenizer.sample(block, sampling, block_seed):
-                # a drawing longer than any stored sentence could break the limits that those passed
-                sentences.append(ids if len(ids) < longest else stored[len(sentences)])
-        return Ids.from_sentences(sentences)
+        drawn: list[NDArray[np.integer]] = []
+        for start in range(0, len(stored), BLOCK):
+            block = [stored[i] for i in range(start, min(start + BLOCK, len(stored)))]
+            block_seed = np.random.SeedSequence([seed, epoch, _SIDES.index(side), start]).generate_state(1)[0]
+            sampled = tokenizer.sample([tokenizer.decode(ids) for ids in block], sampling, int(block_seed))
+            # a drawing longer than every stored sentence could break the limits that those passed
+            drawn += [new if len(new) < longest else old for new, old in zip(sampled, block, strict=True)]
+        return Ids.from_sentences(drawn)
 
 
 @dataclass(frozen=True)
@@ -188,7 +186,7 @@ def _write(
         lines["train", "source"], lines["train", "target"], tokenizer, data.source, data.target, seed, log
     )
     tokenizers.save(folder)
-    _write_ids(tokenizers, data, folder, report, keep_text=tokenizer.sampling > 0)
+    _write_ids(tokenizers, data, folder, report)
     report.check_kept()
     for line in report.lines():
         log(line)
@@ -238,40 +236,23 @@ def _write_texts(sources: Sources, data: DataConfig, seed: int, folder: Path, re
             stream.close()
 
 
-def _write_ids(
-    tokenizers: Tokenizers, data: DataConfig, folder: Path, report: CleaningReport, keep_text: bool
-) -> None:
-    """Training ids of the pairs within the limits; the training text shrinks to them, or goes."""
-    names = [folder / _TEXT.format(split="train", side=side) for side in _SIDES]
-    kept_names = [name.with_suffix(".kept") for name in names]
+def _write_ids(tokenizers: Tokenizers, data: DataConfig, folder: Path, report: CleaningReport) -> None:
+    """Training ids of the pairs within the limits, in place of the training text."""
+    texts = [folder / _TEXT.format(split="train", side=side) for side in _SIDES]
     writers = [IdsWriter(folder, side, getattr(tokenizers, side).size) for side in _SIDES]
-    with writers[0] as source_ids, writers[1] as target_ids:
-        with (
-            kept_names[0].open("w", encoding="utf-8", newline="\n") as source_text,
-            kept_names[1].open("w", encoding="utf-8", newline="\n") as target_text,
-        ):
-            pairs = zip(_blocks(read_lines(names[0])), _blocks(read_lines(names[1])), strict=True)
-            for sources, targets in pairs:
-                encoded = list(
-                    zip(tokenizers.source.encode(sources), tokenizers.target.encode(targets), strict=True)
-                )
-                kept = []
-                for row, (source, target) in enumerate(encoded):
-                    reason = _too_long(len(source), len(target), data)
-                    if reason:
-                        report.drop(reason, "after cleaning", sources[row], targets[row])
-                    else:
-                        kept.append(row)
-                source_ids.append(encoded[row][0] for row in kept)
-                target_ids.append(encoded[row][1] for row in kept)
-                source_text.writelines(sources[row] + "\n" for row in kept)
-                target_text.writelines(targets[row] + "\n" for row in kept)
-    for name, kept_name in zip(names, kept_names, strict=True):
-        name.unlink()
-        if keep_text:
-            kept_name.rename(name)
-        else:
-            kept_name.unlink()
+    with writers[0] as source_writer, writers[1] as target_writer:
+        for sources, targets in zip(*(_blocks(read_lines(text)) for text in texts), strict=True):
+            source_ids, target_ids = tokenizers.source.encode(sources), tokenizers.target.encode(targets)
+            kept = []
+            for row, (source, target) in enumerate(zip(source_ids, target_ids, strict=True)):
+                if reason := _too_long(len(source), len(target), data):
+                    report.drop(reason, "after tokenization", sources[row], targets[row])
+                else:
+                    kept.append(row)
+            source_writer.append(source_ids[row] for row in kept)
+            target_writer.append(target_ids[row] for row in kept)
+    for text in texts:
+        text.unlink()
 
 
 def _too_long(source: int, target: int, data: DataConfig) -> str | None:

@@ -81,7 +81,8 @@ class Translator:
 
     def too_long(self, lines: Sequence[str]) -> int:
         """How many lines are longer than the model's positions, so that their ends are not translated."""
-        return sum(len(ids) > self._source_limit() for ids in self.tokenizers.source.encode(lines))
+        limit = self._source_limit()
+        return 0 if limit == sys.maxsize else sum(len(ids) > limit for ids in self.tokenizers.source.encode(lines))
 
     def _source_limit(self) -> int:
         config = self.model.config
