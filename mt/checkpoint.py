@@ -29,6 +29,7 @@ from mt.config import AverageJob, TrainJob, Which, from_plain, to_plain
 from mt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from mt.errors import UserError
 from mt.model.transformer import Transformer
+from mt.runtime.files import write_whole
 
 FORMAT = 1
 WEIGHTS, CONFIG, STATE, META = "model.safetensors", "config.yaml", "training_state.pt", "meta.json"
@@ -115,12 +116,7 @@ class CheckpointStore:
 
     def set(self, **roles: str) -> None:
         """Change roles in the index, all at once."""
-        temporary = self.folder / f".index.{os.getpid()}"
-        with temporary.open("w", encoding="utf-8") as stream:
-            json.dump(self.index() | roles, stream, indent=1)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, self.folder / "index.json")
+        write_whole(self.folder / "index.json", json.dumps(self.index() | roles, indent=1) + "\n")
 
     def chosen(self, run: Path) -> Path:
         """The folder of the average, else the best, else the last checkpoint."""

@@ -221,7 +221,7 @@ class TrainJob:
 
 @dataclass(frozen=True)
 class PrepareJob:
-    seed: int = key(1, "seed of the held-out part and of the sampled training lines", low=0)
+    seed: int = key(1, "seed of the lines that a large corpus's tokenizer is trained on", low=0)
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
 

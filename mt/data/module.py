@@ -44,7 +44,7 @@ class Prepared:
     target: Ids
     dev_source: list[str]
     dev_target: list[str]
-    report: dict[str, Any]  # of the cleaning
+    cleaning: dict[str, Any]  # the report of it
 
     @classmethod
     def load(cls, folder: Path) -> "Prepared":
@@ -115,6 +115,8 @@ def prepare(sources: Sources, data: DataConfig, tokenizer: TokenizerConfig, seed
     )
     if (folder / "meta.json").exists():
         log(f"prepared corpus: {folder}")
+        for line in json.loads((folder / "meta.json").read_text(encoding="utf-8"))["log"]:
+            log(line)
         return Prepared.load(folder)
     log(f"preparing the corpus into {folder}")
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
@@ -176,43 +178,42 @@ def _write(
     sources: Sources, data: DataConfig, tokenizer: TokenizerConfig, seed: int, folder: Path, log: Log
 ) -> None:
     report = CleaningReport()
-    _write_texts(sources, data, seed, folder, report)
-    lines = {
-        (split, side): (lambda name=_TEXT.format(split=split, side=side): read_lines(folder / name))
-        for split in ("train", "dev")
-        for side in _SIDES
-    }
+    _write_texts(sources, data, folder, report)
+    train = [folder / _TEXT.format(split="train", side=side) for side in _SIDES]
     tokenizers = train_tokenizers(
-        lines["train", "source"], lines["train", "target"], tokenizer, data.source, data.target, seed, log
+        lambda: read_lines(train[0]), lambda: read_lines(train[1]), tokenizer, data.source, data.target, seed, log
     )
     tokenizers.save(folder)
     _write_ids(tokenizers, data, folder, report)
     report.check_kept()
-    for line in report.lines():
+    lines = report.lines() + _dev_remarks(tokenizers, folder)
+    for line in lines:
         log(line)
-    dev = {side: list(lines["dev", side]()) for side in _SIDES}
-    for side in _SIDES:
-        units = getattr(tokenizers, side)
-        log(
-            f"dev {side}: {len(dev[side])} lines, {round_trip(units, dev[side]):.2%} come back whole from the"
-            f" tokenizer, {unknown_share(units, dev[side]):.2%} unknown tokens"
-        )
-    if odd := non_nfc(dev["target"]):
-        log(
-            f"warning: {odd} dev reference lines are not in Unicode's NFC form: they may cost score invisibly"
-        )
-    meta = {"format": FORMAT, "cleaning": report.as_dict()}
+    meta = {"format": FORMAT, "cleaning": report.as_dict(), "log": lines}
     (folder / "meta.json").write_text(json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
-def _write_texts(sources: Sources, data: DataConfig, seed: int, folder: Path, report: CleaningReport) -> None:
+def _dev_remarks(tokenizers: Tokenizers, folder: Path) -> list[str]:
+    """How well the tokenizers do on text that they have not seen."""
+    remarks = []
+    for side in _SIDES:
+        lines = list(read_lines(folder / _TEXT.format(split="dev", side=side)))
+        units = getattr(tokenizers, side)
+        remarks.append(
+            f"dev {side}: {len(lines)} lines, {round_trip(units, lines):.2%} come back whole from the tokenizer,"
+            f" {unknown_share(units, lines):.2%} unknown tokens"
+        )
+        if side == "target" and (odd := non_nfc(lines)):
+            remarks.append(f"warning: {odd} dev references are not in Unicode's NFC form: they may cost score invisibly")
+    return remarks
+
+
+def _write_texts(sources: Sources, data: DataConfig, folder: Path, report: CleaningReport) -> None:
     """Cleaned training text and the development text, as plain files of one sentence a line."""
     total = count_pairs(sources.train, data.invalid_utf8)
-    count_pairs(sources.dev)
-    held_out: set[int] = set()
-    if sources.hold_out_dev:
-        chosen = np.random.default_rng(seed).permutation(total)[: min(HELD_OUT, max(1, total // 20))]
-        held_out = {int(number) for number in chosen}
+    if not sources.hold_out_dev and not count_pairs(sources.dev):
+        raise UserError("the development set has no lines: give another data.dev, or none to hold a part of train out")
+    every = max(20, total // HELD_OUT)  # spread over the corpus, whose order is often by origin
     names = {
         (split, side): folder / _TEXT.format(split=split, side=side)
         for split in ("train", "dev")
@@ -225,10 +226,8 @@ def _write_texts(sources: Sources, data: DataConfig, seed: int, folder: Path, re
             streams[split, side].write(text + "\n")
 
     try:
-        for number, pair in enumerate(
-            clean(read_pairs(sources.train, data.invalid_utf8, report), data, report)
-        ):
-            write("dev" if number in held_out else "train", pair)
+        for number, pair in enumerate(clean(read_pairs(sources.train, data.invalid_utf8, report), data, report)):
+            write("dev" if sources.hold_out_dev and number % every == 0 else "train", pair)
         for pair in read_pairs(sources.dev):
             write("dev", pair)
     finally:

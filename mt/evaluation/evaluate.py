@@ -1,12 +1,10 @@
 """Scores that can be trusted: real translations of raw text against raw references, written down with them."""
 
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mt.checkpoint import Checkpoint, CheckpointStore
 from mt.config import EvaluateJob
@@ -17,21 +15,20 @@ from mt.data.text import read_lines, read_pairs
 from mt.decoding.translator import Translator
 from mt.errors import UserError
 from mt.evaluation.metrics import Scores, check_language, score, table
+from mt.runtime.files import write_whole
 
 Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class TestSet:
+class EvaluationSet:
     """Raw sentences and their reference translations, never cleaned."""
-
-    __test__ = False  # no test class for pytest
 
     sources: list[str]
     references: list[str]
 
 
-def own_test_sets(sources: Sources, log: Log) -> dict[str, TestSet]:
+def own_test_sets(sources: Sources, log: Log) -> dict[str, EvaluationSet]:
     """The corpus's development and test sets, by name; those that are not to be had are told and left out."""
     try:
         splits = {"dev": sources.dev, **sources.tests}
@@ -39,10 +36,10 @@ def own_test_sets(sources: Sources, log: Log) -> dict[str, TestSet]:
         log(f"warning: the test sets are missing: {error}")
         splits = {"dev": sources.dev}
     pairs = {name: list(read_pairs(split)) for name, split in splits.items() if split}
-    return {name: TestSet([s for s, _ in split], [t for _, t in split]) for name, split in pairs.items()}
+    return {name: EvaluationSet([s for s, _ in split], [t for _, t in split]) for name, split in pairs.items()}
 
 
-def file_test_set(input: str, reference: str) -> TestSet:
+def file_test_set(input: str, reference: str) -> EvaluationSet:
     """A user's own pair of files; the counts are checked."""
     sources, references = list(read_lines(input)), list(read_lines(reference))
     if len(sources) != len(references):
@@ -52,34 +49,35 @@ def file_test_set(input: str, reference: str) -> TestSet:
         )
     if not sources:
         raise UserError(f"input={input} is empty: there is nothing to score")
-    return TestSet(sources, references)
+    return EvaluationSet(sources, references)
 
 
 def score_sets(
-    translator: Translator, sets: Mapping[str, TestSet], language: str, folder: Path, name: str, log: Log
+    translator: Translator,
+    sets: Mapping[str, EvaluationSet],
+    language: str,
+    folder: Path | None,
+    name: str,
+    log: Log,
 ) -> dict[str, Scores]:
-    """Translate and score each set; hypotheses go to folder/hypotheses, the scores to folder/`name`.json."""
-    scores = {}
-    for set_name, test_set in sets.items():
-        hypotheses = [found[0] for found in translator.translate_nbest(test_set.sources)]
-        if cut := sum(found.at_limit for found in hypotheses):
-            log(f"warning: {set_name}: {cut} translations reached the length limit (decode.max_length_a and _b)")
-        if odd := non_nfc(test_set.references):
-            log(f"warning: {set_name}: {odd} references are not in Unicode's NFC form: they may cost score invisibly")
-        texts = [found.text for found in hypotheses]
-        scores[set_name] = score(texts, test_set.references, language)
-        for warning in scores[set_name].warnings:
-            log(f"warning: {set_name}: {warning}")
-        _write(
-            folder / "hypotheses" / f"{name}.{set_name}.{language}",
-            "".join(text + "\n" for text in texts),
-            log,
-        )
-    _merge(
-        folder / f"{name}.json",
-        {key: _as_json(value, name, key, language) for key, value in scores.items()},
-        log,
-    )
+    """Translate and score each set; hypotheses and `name`.json go to the folder, where there is one."""
+    scores, texts = {}, {}
+    for set_name, chosen in sets.items():
+        best = [hypotheses[0] for hypotheses in translator.translate_nbest(chosen.sources)]
+        texts[set_name] = [hypothesis.text for hypothesis in best]
+        scores[set_name] = score(texts[set_name], chosen.references, language)
+        remarks = list(scores[set_name].warnings)
+        if cut := sum(hypothesis.at_limit for hypothesis in best):
+            remarks.append(f"{cut} translations reached the length limit (decode.max_length_a, decode.max_length_b)")
+        if odd := non_nfc(chosen.references):
+            remarks.append(f"{odd} references are not in Unicode's NFC form: they may cost score invisibly")
+        for remark in remarks:
+            log(f"warning: {set_name}: {remark}")
+    if folder is not None:
+        try:
+            _record(folder, name, language, scores, texts)
+        except (OSError, ValueError) as error:
+            log(f"warning: {folder / name}.json is not written: {error}")
     return scores
 
 
@@ -112,35 +110,30 @@ def _checkpoints(job: EvaluateJob) -> list[Checkpoint]:
     return [Checkpoint.open(store.folder / name) for name in store.names()]
 
 
-def _place(job: EvaluateJob, checkpoint: Checkpoint) -> tuple[Path, str]:
-    """Folder and name of the scores: "scores" are those of the run itself, others carry the checkpoint's name."""
-    run = checkpoint.folder.parent.parent
+def _place(job: EvaluateJob, checkpoint: Checkpoint) -> tuple[Path | None, str]:
+    """Folder and name of the scores: "scores" are those of the run itself, others carry the checkpoint's name.
+
+    A checkpoint outside a run has no folder for them, unless output= names one.
+    """
+    store = checkpoint.folder.parent
+    run = store.parent if store.name == "checkpoints" else None
     of_run = Path(job.checkpoint).absolute() == run and not job.all_checkpoints
     name = "scores" if of_run else f"scores-{checkpoint.folder.name}"
     return Path(job.output) if job.output else run, name
 
 
-def _as_json(scores: Scores, name: str, set_name: str, language: str) -> dict[str, Any]:
-    return {**scores.as_dict(), "hypotheses": f"hypotheses/{name}.{set_name}.{language}"}
-
-
-def _merge(path: Path, scores: dict[str, Any], log: Log) -> None:
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        before = {}
-    _write(path, json.dumps(before | scores, indent=1, ensure_ascii=False) + "\n", log)
-
-
-def _write(path: Path, text: str, log: Log) -> None:
-    """Whole or not at all. A folder that can't be written to is told: the scores on the terminal remain."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(temporary, path)
-    except OSError as error:
-        log(f"warning: {path} is not written: {error.strerror}")
+def _record(
+    folder: Path, name: str, language: str, scores: Mapping[str, Scores], texts: Mapping[str, list[str]]
+) -> None:
+    """Hypotheses to folder/hypotheses; scores into folder/`name`.json, beside those of other sets."""
+    (folder / "hypotheses").mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for set_name, found in scores.items():
+        file = f"hypotheses/{name}.{set_name}.{language}"
+        write_whole(folder / file, "".join(text + "\n" for text in texts[set_name]))
+        record[set_name] = {**found.as_dict(), "hypotheses": file}
+    write_whole(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
 def _say(text: str) -> None:

@@ -22,6 +22,13 @@ def environment() -> dict[str, Any]:
     }
 
 
+def describe_environment() -> str:
+    """The same in one line."""
+    facts = environment()
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    return f"commit {facts['git_commit']}; {versions}; {facts['cpu']}, {facts['cores']} cores; {facts['platform']}"
+
+
 def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)

@@ -20,13 +20,14 @@ from mt.data.text import read_pairs
 from mt.data.tokenizer import PAD
 from mt.decoding.translator import Translator
 from mt.errors import UserError
-from mt.evaluation.evaluate import TestSet, own_test_sets, score_sets
+from mt.evaluation.evaluate import EvaluationSet, own_test_sets, score_sets
 from mt.evaluation.metrics import check_language, table
 from mt.model.transformer import Transformer
-from mt.reporting.environment import environment
+from mt.reporting.environment import describe_environment
 from mt.reporting.runlog import RunLog
 from mt.runtime import distributed
 from mt.runtime.device import Runtime, peak_memory, start
+from mt.runtime.files import write_whole
 from mt.runtime.signals import StopRequest
 from mt.training.loss import label_smoothed_loss
 from mt.training.schedule import learning_rate, make_optimizer
@@ -51,12 +52,11 @@ def train(job: TrainJob) -> int:
     last = store.index().get("last")
     resumed = Checkpoint.open(store.folder / last) if last else None
     with RunLog(run_folder, purge_from=resumed.meta["update"] if resumed else None) as log:
-        (run_folder / "config.yaml").write_text(yaml.safe_dump(to_plain(job), sort_keys=False), encoding="utf-8")
+        write_whole(run_folder / "config.yaml", yaml.safe_dump(to_plain(job), sort_keys=False, allow_unicode=True))
         for line in changed:
             log.info(f"changed since the run began: {line}")
         prepared = prepare(sources, job.data, job.tokenizer, job.seed, log.info)
-        cleaning = json.dumps(prepared.report, indent=1, ensure_ascii=False)
-        (run_folder / "cleaning.json").write_text(cleaning + "\n", encoding="utf-8")
+        write_whole(run_folder / "cleaning.json", json.dumps(prepared.cleaning, indent=1, ensure_ascii=False) + "\n")
         run = _start_run(job, prepared, runtime, log, store, resumed)
         if run.finished() and (run_folder / "scores.json").exists():
             log.info(f"{run_folder} is finished: nothing to do (mt evaluate scores it again)")
@@ -68,6 +68,21 @@ def train(job: TrainJob) -> int:
             return 128 + stop.number
         _score(run, sources, run_folder)
     return 0
+
+
+@dataclass
+class _Recent:
+    """Sums since the last log line."""
+
+    updates: int = 0
+    smoothed: float = 0.0
+    nll: float = 0.0
+    gradient_norm: float = 0.0
+    target_tokens: int = 0
+    real_tokens: int = 0
+    padded_tokens: int = 0
+    began: float = field(default_factory=time.monotonic)
+    pause: float = 0.0  # seconds of validating and saving in between
 
 
 @dataclass
@@ -83,7 +98,7 @@ class _Run:
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     progress: Progress
-    recent: "_Recent" = field(default_factory=lambda: _Recent())
+    recent: _Recent = field(default_factory=_Recent)
 
     def done_share(self) -> float:
         """How much of the budget is used, 1 for all of it: the largest share of any limit."""
@@ -103,27 +118,15 @@ class _Run:
         return self.done_share() >= 1 or self.out_of_patience()
 
 
-@dataclass
-class _Recent:
-    """Sums since the last log line."""
-
-    updates: int = 0
-    smoothed: float = 0.0
-    nll: float = 0.0
-    gradient_norm: float = 0.0
-    target_tokens: int = 0
-    real_tokens: int = 0
-    padded_tokens: int = 0
-    began: float = field(default_factory=time.monotonic)
-    pause: float = 0.0  # seconds of validating and saving in between
-
-
 def _check_same_run(folder: Path, job: TrainJob) -> list[str]:
     """What changed since the run began, if all of it may; UserError with the difference if not."""
     path = folder / "config.yaml"
     if not path.exists():
         return []
-    before = from_plain(TrainJob, yaml.safe_load(path.read_text(encoding="utf-8")))
+    try:
+        before = from_plain(TrainJob, yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, yaml.YAMLError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path} cannot be read ({str(error).splitlines()[0]}): remove {folder}") from error
     pairs = zip(walk(before), walk(job), strict=True)
     changed = {name: f"{name}: {old} -> {new}" for (name, _, old), (_, _, new) in pairs if old != new}
     if refused := changed.keys() - HARMLESS:
@@ -159,9 +162,9 @@ def _start_run(
     log.info(f"model: {parameters:,} parameters, vocabulary {tokenizers.target.size:,}; {runtime.describe()}")
     log.info(
         f"data: {len(prepared.source):,} training pairs, {len(prepared.dev_source):,} for development; an update"
-        f" is {job.train.update_tokens:,} target tokens over all {distributed.world_size()} process(es)"
+        f" is up to {job.train.update_tokens:,} target tokens, over all processes (here {distributed.world_size()})"
     )
-    log.info(f"environment: {environment()}")
+    log.info(f"environment: {describe_environment()}")
     if resumed:
         log.info(f"continuing from {resumed.folder.name}, epoch {progress.epoch}")
     return _Run(job, prepared, runtime, log, store, model, optimizer, scaler, progress)
@@ -328,7 +331,7 @@ def _score(run: _Run, sources: Sources, run_folder: Path) -> None:
     translator = Translator(model, run.prepared.tokenizers, options, full_precision)
     sets = own_test_sets(sources, log.info)
     if not sets:
-        sets = {"dev": TestSet(run.prepared.dev_source, run.prepared.dev_target)}
+        sets = {"dev": EvaluationSet(run.prepared.dev_source, run.prepared.dev_target)}
     for name, test_set in sets.items():
         pairs = zip(test_set.sources, test_set.references, strict=True)
         if repeated := overlap(read_pairs(sources.train, run.job.data.invalid_utf8), pairs):

@@ -88,7 +88,7 @@ def test_cleaning_drops_training_pairs_as_pairs_with_their_reasons_and_no_develo
     write_pairs(tmp_path, "dev", [("", "leer"), ("the cat " * 300, "x"), *pairs[100:]])
     prepared, lines = run(replace(config, max_tokens=100))
     assert list(zip(texts(prepared, "source"), texts(prepared, "target"), strict=True)) == pairs[:100]
-    assert prepared.report["dropped"] == {
+    assert prepared.cleaning["dropped"] == {
         "empty target": 1,
         "more than 100 tokens on one side": 1,
         "one side more than 9 times as many tokens as the other": 1,
@@ -112,6 +112,12 @@ def test_without_development_files_a_part_of_training_is_held_out(config):
     train = list(zip(texts(prepared, "source"), texts(prepared, "target"), strict=True))
     assert len(dev) == 5
     assert sorted(dev + train) == sorted(toy_pairs(120)[:100])
+
+
+def test_an_empty_development_file_is_refused(config, tmp_path):
+    write_pairs(tmp_path, "dev", [])
+    with pytest.raises(UserError, match="no lines"):
+        run(config)
 
 
 def test_line_ends_and_byte_order_marks_change_nothing(config, tmp_path):
