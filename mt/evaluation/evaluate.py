@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mt.checkpoint import Checkpoint, CheckpointStore
-from mt.config import EvaluateJob
+from mt.config import DecodeConfig, EvaluateJob, to_plain
 from mt.data.cleaning import non_nfc
 from mt.data.download import DataUnavailable
 from mt.data.sources import Sources, locate
@@ -75,7 +75,7 @@ def score_sets(
             log(f"warning: {set_name}: {remark}")
     if folder is not None:
         try:
-            _record(folder, name, language, scores, texts)
+            _record(folder, name, language, scores, texts, translator.decode)
         except (OSError, ValueError) as error:
             log(f"warning: {folder / name}.json is not written: {error}")
     return scores
@@ -123,7 +123,12 @@ def _place(job: EvaluateJob, checkpoint: Checkpoint) -> tuple[Path | None, str]:
 
 
 def _record(
-    folder: Path, name: str, language: str, scores: Mapping[str, Scores], texts: Mapping[str, list[str]]
+    folder: Path,
+    name: str,
+    language: str,
+    scores: Mapping[str, Scores],
+    texts: Mapping[str, list[str]],
+    decode: DecodeConfig,
 ) -> None:
     """Hypotheses to folder/hypotheses; scores into folder/`name`.json, beside those of other sets."""
     (folder / "hypotheses").mkdir(parents=True, exist_ok=True)
@@ -132,7 +137,7 @@ def _record(
     for set_name, found in scores.items():
         file = f"hypotheses/{name}.{set_name}.{language}"
         write_whole(folder / file, "".join(text + "\n" for text in texts[set_name]))
-        record[set_name] = {**found.as_dict(), "hypotheses": file}
+        record[set_name] = {**found.as_dict(), "hypotheses": file, "decode": to_plain(decode)}
     write_whole(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 

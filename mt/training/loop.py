@@ -4,17 +4,17 @@ import json
 import math
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 import yaml
 
-from mt.checkpoint import Checkpoint, CheckpointStore, average_name, load_parameters
-from mt.config import HARMLESS, TrainJob, from_plain, to_plain, walk
+from mt.checkpoint import Checkpoint, CheckpointStore, average_name
+from mt.config import TrainJob, to_plain
 from mt.data.batching import Indices
 from mt.data.cleaning import overlap
-from mt.data.module import Epoch, Prepared, prepare
+from mt.data.module import Epoch, prepare
 from mt.data.sources import Sources, locate
 from mt.data.text import read_pairs
 from mt.data.tokenizer import PAD
@@ -22,16 +22,15 @@ from mt.decoding.translator import Translator
 from mt.errors import UserError
 from mt.evaluation.evaluate import EvaluationSet, own_test_sets, score_sets
 from mt.evaluation.metrics import check_language, table
-from mt.model.transformer import Transformer
-from mt.reporting.environment import describe_environment
 from mt.reporting.runlog import RunLog
 from mt.runtime import distributed
-from mt.runtime.device import Runtime, peak_memory, start
+from mt.runtime.device import peak_memory, start
 from mt.runtime.files import write_whole
 from mt.runtime.signals import StopRequest
 from mt.training.loss import label_smoothed_loss
-from mt.training.schedule import learning_rate, make_optimizer
-from mt.training.state import Progress, restore, training_state
+from mt.training.run import Recent, Run, check_same_run, start_run
+from mt.training.schedule import learning_rate
+from mt.training.state import training_state
 from mt.training.validation import perplexity, validate
 
 GIVE_UP_AFTER = 10  # updates in a row whose gradient is not finite
@@ -45,7 +44,7 @@ def train(job: TrainJob) -> int:
     assert job.run.name, "the run's name is made when the job is"
     run_folder = Path(job.run.root) / job.run.name
     check_language(job.data.target)
-    changed = _check_same_run(run_folder, job)
+    changed = check_same_run(run_folder, job)
     runtime = start(job.train.device, job.train.precision, job.train.threads)
     sources = locate(job.data, lambda line: print(line, file=sys.stderr, flush=True))
     store = CheckpointStore(run_folder / "checkpoints")
@@ -57,7 +56,7 @@ def train(job: TrainJob) -> int:
             log.info(f"changed since the run began: {line}")
         prepared = prepare(sources, job.data, job.tokenizer, job.seed, log.info)
         write_whole(run_folder / "cleaning.json", json.dumps(prepared.cleaning, indent=1, ensure_ascii=False) + "\n")
-        run = _start_run(job, prepared, runtime, log, store, resumed)
+        run = start_run(job, prepared, runtime, log, store, resumed)
         if run.finished() and (run_folder / "scores.json").exists():
             log.info(f"{run_folder} is finished: nothing to do (mt evaluate scores it again)")
             return 0
@@ -70,107 +69,7 @@ def train(job: TrainJob) -> int:
     return 0
 
 
-@dataclass
-class _Recent:
-    """Sums since the last log line."""
-
-    updates: int = 0
-    smoothed: float = 0.0
-    nll: float = 0.0
-    gradient_norm: float = 0.0
-    target_tokens: int = 0
-    real_tokens: int = 0
-    padded_tokens: int = 0
-    began: float = field(default_factory=time.monotonic)
-    pause: float = 0.0  # seconds of validating and saving in between
-
-
-@dataclass
-class _Run:
-    """All that the steps of a training share."""
-
-    job: TrainJob
-    prepared: Prepared
-    runtime: Runtime
-    log: RunLog
-    store: CheckpointStore
-    model: Transformer
-    optimizer: torch.optim.Optimizer
-    scaler: torch.amp.GradScaler
-    progress: Progress
-    recent: _Recent = field(default_factory=_Recent)
-
-    def done_share(self) -> float:
-        """How much of the budget is used, 1 for all of it: the largest share of any limit."""
-        train, progress = self.job.train, self.progress
-        shares = [
-            (progress.update, train.max_updates),
-            (progress.epoch - 1, train.max_epochs),
-            (progress.seconds / 60, train.max_minutes),
-        ]
-        return max(done / limit for done, limit in shares if limit is not None)
-
-    def out_of_patience(self) -> bool:
-        patience = self.job.train.patience
-        return patience > 0 and self.progress.validations_without_better >= patience
-
-    def finished(self) -> bool:
-        return self.done_share() >= 1 or self.out_of_patience()
-
-
-def _check_same_run(folder: Path, job: TrainJob) -> list[str]:
-    """What changed since the run began, if all of it may; UserError with the difference if not."""
-    path = folder / "config.yaml"
-    if not path.exists():
-        return []
-    try:
-        before = from_plain(TrainJob, yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, yaml.YAMLError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{path} cannot be read ({str(error).splitlines()[0]}): remove {folder}") from error
-    pairs = zip(walk(before), walk(job), strict=True)
-    changed = {name: f"{name}: {old} -> {new}" for (name, _, old), (_, _, new) in pairs if old != new}
-    if refused := changed.keys() - HARMLESS:
-        differences = "; ".join(changed[name] for name in sorted(refused))
-        raise UserError(
-            f"{folder} was begun with other settings ({differences}): give this run another run.name, or remove it"
-        )
-    return [line for name, line in changed.items() if not name.startswith("run.")]
-
-
-def _start_run(
-    job: TrainJob,
-    prepared: Prepared,
-    runtime: Runtime,
-    log: RunLog,
-    store: CheckpointStore,
-    resumed: Checkpoint | None,
-) -> _Run:
-    torch.manual_seed(job.seed)
-    tokenizers = prepared.tokenizers
-    try:
-        model = Transformer(job.model, tokenizers.source.size, tokenizers.target.size)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    model.to(runtime.device).train()
-    optimizer = make_optimizer(model, job.optim)
-    scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.products == torch.float16)
-    progress = Progress()
-    if resumed:
-        load_parameters(model, resumed.load_weights(), resumed.folder)
-        progress = restore(resumed.load_state(), optimizer, scaler, runtime)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    log.info(f"model: {parameters:,} parameters, vocabulary {tokenizers.target.size:,}; {runtime.describe()}")
-    log.info(
-        f"data: {len(prepared.source):,} training pairs, {len(prepared.dev_source):,} for development; an update"
-        f" is up to {job.train.update_tokens:,} target tokens, over all processes (here {distributed.world_size()})"
-    )
-    log.info(f"environment: {describe_environment()}")
-    if resumed:
-        log.info(f"continuing from {resumed.folder.name}, epoch {progress.epoch}")
-    return _Run(job, prepared, runtime, log, store, model, optimizer, scaler, progress)
-
-
-def _train_updates(run: _Run, stop: StopRequest) -> None:
+def _train_updates(run: Run, stop: StopRequest) -> None:
     """Update until the budget is used, patience is at its end, or a signal came."""
     job, progress = run.job, run.progress
     with run.log.progress(100, start=round(100 * run.done_share()), unit="%") as bar:
@@ -191,7 +90,7 @@ def _train_updates(run: _Run, stop: StopRequest) -> None:
                     break
 
 
-def _train_update(run: _Run, epoch: Epoch, update: Indices) -> None:
+def _train_update(run: Run, epoch: Epoch, update: Indices) -> None:
     """One optimizer step on the sentences of `update`, in as many batches as memory asks for."""
     job, recent = run.job, run.recent
     tokens = epoch.target_tokens(update)  # known before loading: the loss is divided by it, once
@@ -212,7 +111,7 @@ def _train_update(run: _Run, epoch: Epoch, update: Indices) -> None:
     _step(run)
 
 
-def _step(run: _Run) -> None:
+def _step(run: Run) -> None:
     """Clip and apply the accumulated gradient; one that is not finite is skipped and counted."""
     progress, optim = run.progress, run.job.optim
     progress.update += 1
@@ -238,7 +137,7 @@ def _step(run: _Run) -> None:
         )
 
 
-def _after_update(run: _Run, stop: StopRequest) -> None:
+def _after_update(run: Run, stop: StopRequest) -> None:
     """Log, validate and save where it is due."""
     progress, train = run.progress, run.job.train
     began = time.monotonic()
@@ -254,7 +153,7 @@ def _after_update(run: _Run, stop: StopRequest) -> None:
     run.recent.pause += time.monotonic() - began
 
 
-def _log_training(run: _Run) -> None:
+def _log_training(run: Run) -> None:
     recent, progress = run.recent, run.progress
     seconds = time.monotonic() - recent.began - recent.pause
     tokens = max(1, recent.target_tokens)
@@ -275,10 +174,10 @@ def _log_training(run: _Run) -> None:
         f" {values['perplexity']:.2f}, rate {values['learning_rate']:.2e}, norm {values['gradient_norm']:.2f},"
         f" {values['target_tokens_per_second']:,.0f} target tokens/s, padding {values['padding_share']:.1%}"
     )
-    run.recent = _Recent()
+    run.recent = Recent()
 
 
-def _validate(run: _Run) -> None:
+def _validate(run: Run) -> None:
     progress = run.progress
     result = validate(run.model, run.prepared, run.job, run.runtime)
     kind = "greedy" if run.job.train.validate_beam == 1 else f"beam{run.job.train.validate_beam}"
@@ -302,7 +201,7 @@ def _validate(run: _Run) -> None:
     )
 
 
-def _save(run: _Run) -> None:
+def _save(run: Run) -> None:
     """A checkpoint of this moment; the ones that nothing needs any more go."""
     progress, store, train = run.progress, run.store, run.job.train
     name = f"update-{progress.update:07d}"
@@ -317,7 +216,7 @@ def _save(run: _Run) -> None:
     store.delete([name for name in store.names() if name not in needed])
 
 
-def _score(run: _Run, sources: Sources, run_folder: Path) -> None:
+def _score(run: Run, sources: Sources, run_folder: Path) -> None:
     """Score the average of the checkpoints, or the best one, on the test sets, for the first and only time."""
     train, store, log = run.job.train, run.store, run.log
     names = [f"update-{update:07d}" for update in run.progress.to_average(train.average, train.average_of)]
