@@ -28,6 +28,7 @@ from mt.config import (
     TrainConfig,
     TrainJob,
 )
+from mt.data.download import DataUnavailable
 from mt.decoding.translator import Translator
 from mt.errors import UserError
 from mt.evaluation.evaluate import evaluate_command
@@ -255,25 +256,19 @@ def test_a_gradient_that_is_no_number_is_skipped_and_many_end_the_run(job, monke
     assert weights(Path(job.run.root) / "broken")
 
 
-def test_training_never_needs_the_test_files_before_the_end(job):
-    opened = []
+def test_training_goes_without_its_test_files(job, monkeypatch):
+    """They are asked for after the last update, and where they are missing the development set is scored."""
+    real = loop.locate
+    checkpoints = Path(job.run.root) / "run" / "checkpoints"
 
-    class Sources:
-        pass
+    def missing():
+        assert (checkpoints / "update-0000005").exists()
+        raise DataUnavailable("gone")
 
-    real = loop.own_test_sets
-
-    def watch(sources, log):
-        opened.append("scored")
-        return real(sources, log)
-
-    loop_own, loop.own_test_sets = loop.own_test_sets, watch
-    try:
-        folder = run(job)
-    finally:
-        loop.own_test_sets = loop_own
-    assert opened == ["scored"]
-    assert set(json.loads((folder / "scores.json").read_text())) == {"dev", "toy"}
+    monkeypatch.setattr(loop, "locate", lambda *arguments: replace(real(*arguments), find_tests=missing))
+    folder = run(job)
+    assert set(json.loads((folder / "scores.json").read_text())) == {"dev"}
+    assert "the test sets are missing: gone" in (folder / "train.log").read_text()
 
 
 def test_hypotheses_do_not_depend_on_the_references(job):
@@ -295,6 +290,10 @@ def test_everything_needed_is_in_the_checkpoint(job, tmp_path):
     shutil.rmtree(job.data.prepared_dir)
     shutil.rmtree(folder)
     assert Translator.load(moved, device="cpu").translate(lines) == expected
+    source, target = job.data.test["toy"]
+    before = sorted(path for path in tmp_path.rglob("*"))
+    evaluate_command(EvaluateJob(checkpoint=str(moved), input=source, reference=target, device=Device.cpu))
+    assert sorted(path for path in tmp_path.rglob("*")) == before
 
 
 def test_bf16_products_train_too_and_are_another_setting(job):
