@@ -106,7 +106,7 @@ class CheckpointStore:
         self.folder = folder
 
     def index(self) -> dict[str, str]:
-        """Names by role: last, best, average. Empty where there is none yet."""
+        """Names by role: last, best, average, scored. Empty where there is none yet."""
         try:
             return dict(json.loads((self.folder / "index.json").read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -114,9 +114,10 @@ class CheckpointStore:
         except (OSError, ValueError) as error:
             raise UserError(f"{self.folder / 'index.json'} cannot be read: {_first_line(error)}") from error
 
-    def set(self, **roles: str) -> None:
-        """Change roles in the index, all at once."""
-        write_whole(self.folder / "index.json", json.dumps(self.index() | roles, indent=1) + "\n")
+    def set(self, **roles: str | None) -> None:
+        """Change roles in the index, all at once; None takes a role away."""
+        index = {role: name for role, name in (self.index() | roles).items() if name is not None}
+        write_whole(self.folder / "index.json", json.dumps(index, indent=1) + "\n")
 
     def chosen(self, run: Path) -> Path:
         """The folder of the average, else the best, else the last checkpoint."""
@@ -140,11 +141,11 @@ class CheckpointStore:
         meta: Mapping[str, Any],
         state: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write a checkpoint; after a kill at any moment it is whole or not there."""
+        """Write a checkpoint; after a kill at any moment it is whole or not there. UserError for a full disk."""
         temporary = self.folder / f".{name}.{os.getpid()}"
         shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
         try:
+            temporary.mkdir(parents=True)
             tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in weights.items()}
             save_file(tensors, temporary / WEIGHTS)
             if state is not None:
@@ -164,16 +165,29 @@ class CheckpointStore:
             shutil.rmtree(self.folder / name, ignore_errors=True)
             temporary.rename(self.folder / name)
             _sync_folder(self.folder)
+        except (OSError, SafetensorError, RuntimeError) as error:  # what the three writers raise for a full disk
+            reason = _first_line(error)
+            raise UserError(f"cannot save {self.folder / name}: {reason}; the checkpoints before it remain") from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+    def clean(self) -> None:
+        """Remove what killed processes left half-written."""
+        for path in self.folder.glob(".*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def delete(self, names: Sequence[str]) -> None:
         """Remove checkpoints, but never one that the index names."""
         for name in set(names) - set(self.index().values()):
             shutil.rmtree(self.folder / name, ignore_errors=True)
 
-    def average(self, names: Sequence[str], name: str) -> None:
-        """Make the mean of checkpoints' weights a checkpoint of its own, and the run's average."""
+    def average(self, names: Sequence[str]) -> Path:
+        """Make the mean of checkpoints' weights a checkpoint of its own, and the run's average; its folder."""
+        name = f"{names[-1].replace('update', 'average')}-of-{len(names)}"
+        folder = self.folder / name
+        if (folder / META).exists() and _read_meta(folder)["average_of"] == list(names):
+            self.set(average=name)
+            return folder
         checkpoints = [Checkpoint.open(self.folder / each) for each in names]
         total = {key: tensor.double() for key, tensor in checkpoints[0].load_weights().items()}
         for checkpoint in checkpoints[1:]:
@@ -184,6 +198,7 @@ class CheckpointStore:
         meta = {"update": newest.meta["update"], "average_of": list(names)}
         self.save(name, mean, newest.config, newest.load_tokenizers(), meta)
         self.set(average=name)
+        return folder
 
     def pick(self, count: int, which: Which) -> list[str]:
         """The last, or the best validated, checkpoints, in order of their updates."""
@@ -191,7 +206,8 @@ class CheckpointStore:
         if which is Which.best:
             scores = {name: _read_meta(self.folder / name).get("score") for name in names}
             validated = {name: float(score) for name, score in scores.items() if score is not None}
-            names = sorted(sorted(validated, key=lambda name: validated[name])[-count:])
+            best = sorted(validated, key=lambda name: validated[name])[-count:]
+            names = [name for name in names if name in best]
         return names[-count:]
 
 
@@ -222,14 +238,7 @@ def average_command(job: AverageJob) -> None:
         raise UserError(f"checkpoint={job.checkpoint}: there is no checkpoint in {store.folder}")
     if len(names) < job.count:
         raise UserError(f"count={job.count}: there are only {len(names)} checkpoints in {store.folder}")
-    name = average_name(names)
-    store.average(names, name)
-    print(store.folder / name)
-
-
-def average_name(names: Sequence[str]) -> str:
-    """Folder name of an average, after its newest member."""
-    return names[-1].replace("update", "average")
+    print(store.average(names))
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:

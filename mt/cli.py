@@ -52,7 +52,7 @@ COMMANDS = {
         ),
         Command(
             "prepare",
-            "fetch, clean and tokenize the text that a training with the same options uses",
+            "fetch, clean and tokenize the text of a training with the same data and tokenizer options",
             "mt.data.module:prepare_command",
             (
                 ("the text of the default recipe", "mt prepare"),
@@ -201,7 +201,8 @@ def _train(overrides: list[str], named: frozenset[str] = frozenset()) -> int:
         from mt.data.download import DataUnavailable
 
         assert isinstance(job, TrainJob)
-        default = job.data.corpus is Corpus.multi30k and not recipe_is_chosen(overrides)
+        elsewhere = any(override.startswith("data.raw_dir=") for override in overrides)
+        default = job.data.corpus is Corpus.multi30k and not recipe_is_chosen(overrides) and not elsewhere
         made_up = {job.data.source, job.data.target} == {"en", "de"}
         if not (default and made_up and isinstance(error, DataUnavailable)):
             raise

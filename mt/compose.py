@@ -8,7 +8,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from mt.config import HARMLESS, Job, PrepareJob, TrainJob, validate
+from mt.config import HARMLESS, Corpus, Job, PrepareJob, TrainJob, raw_dir, validate
 from mt.errors import UserError
 from mt.overrides import GROUPS, JOBS, LANGUAGES, checked, config_folder
 
@@ -127,7 +127,7 @@ def _get(section: Any, name: str) -> Any:
 
 
 def _with_absolute_files(job: Any) -> Any:
-    """The user's own files by absolute path, so that the job means the same from any folder."""
+    """The text's files by absolute path, so that the job means the same from any folder."""
     for name in _USER_FILES:
         value = _get(job, name)
         if isinstance(value, dict):
@@ -136,6 +136,8 @@ def _with_absolute_files(job: Any) -> Any:
             job = _with(job, name, [os.path.abspath(path) for path in value])
         elif value:
             job = _with(job, name, os.path.abspath(value))
+    if job.data.corpus is not Corpus.files:
+        job = _with(job, "data.raw_dir", os.path.abspath(raw_dir(job.data)))
     return job
 
 

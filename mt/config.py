@@ -155,7 +155,7 @@ class ModelConfig:
     max_positions: int = key(1024, "learned positions: length of the table", low=2)
     activation: Activation = key(Activation.relu, "of the feed-forward layers")
     tie: Tie = key(Tie.all, "shared matrices: both embeddings and output, target embedding and output, or none")
-    init: Init = key(Init.xavier, "depth_scaled divides the residual branches' last matrices by sqrt(2 x layers)")
+    init: Init = key(Init.xavier, "depth_scaled divides the last matrix of each residual branch by sqrt(branches)")
 
 
 @dataclass(frozen=True)
@@ -257,6 +257,13 @@ class AverageJob:
     which: Which = key(Which.last, "the last, or the best, ones")
 
 
+def raw_dir(data: DataConfig) -> str:
+    """The folder of a named corpus's raw files: data.raw_dir, or where it lies by default."""
+    foreign = data.source if data.target == "en" else data.target
+    name = f"wmt14_en_{foreign}" if data.corpus is Corpus.wmt14 else data.corpus.value
+    return data.raw_dir or f"data/raw/{name}"
+
+
 # A run stays the same run when these change: its place, budget, logging, and the machine's share in it
 HARMLESS = {"run.name", "run.root", "data.raw_dir", "data.prepared_dir"}
 HARMLESS |= {"train.max_updates", "train.max_epochs", "train.max_minutes", "train.patience"}
@@ -314,6 +321,8 @@ def validate(job: Job) -> None:
         raise UserError("checkpoint= is missing: name a run folder or a checkpoint, checkpoint=outputs/<run>")
     if isinstance(job, TrainJob):
         _check_training(job)
+    if isinstance(job, TrainJob | PrepareJob) and job.tokenizer.model and not job.tokenizer.joint:
+        raise UserError("tokenizer.model serves both languages: leave tokenizer.joint=true")
     if isinstance(job, TrainJob | PrepareJob) and job.data.source == job.data.target:
         raise UserError(f"data.source and data.target are both {job.data.source!r}: they must differ")
     if isinstance(job, TrainJob | TranslateJob | EvaluateJob) and job.decode.nbest > job.decode.beam_size:
@@ -348,6 +357,10 @@ def _check_training(job: TrainJob) -> None:
         raise UserError(
             f"train.batch_tokens={train.batch_tokens} cannot hold a pair of data.max_tokens="
             f"{job.data.max_tokens} tokens a side: set it to at least {2 * job.data.max_tokens + 2}"
+        )
+    if model.positions is Positions.learned and model.max_positions <= job.data.max_tokens:
+        raise UserError(
+            f"model.max_positions={model.max_positions} must be greater than data.max_tokens={job.data.max_tokens}"
         )
     if job.tokenizer.sampling and job.tokenizer.kind is TokenizerKind.word:
         raise UserError("tokenizer.sampling needs tokenizer.kind=sentencepiece")

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from mt import checkpoint
 from mt.checkpoint import Checkpoint, CheckpointStore, average_command, stored_decode
 from mt.config import AverageJob, DecodeConfig, ModelConfig, TrainJob, Which, from_plain, to_plain
 from mt.errors import UserError
@@ -56,8 +57,10 @@ def test_a_run_folder_gives_its_average_else_its_best_else_its_last(store, toy_m
     assert Checkpoint.open(run).folder.name == "update-0000003"
     store.set(best="update-0000002")
     assert Checkpoint.open(run).folder.name == "update-0000002"
-    store.average(["update-0000001", "update-0000002"], "average-0000002")
-    assert Checkpoint.open(run).folder.name == "average-0000002"
+    store.average(["update-0000001", "update-0000002"])
+    assert Checkpoint.open(run).folder.name == "average-0000002-of-2"
+    store.set(average=None)
+    assert Checkpoint.open(run).folder.name == "update-0000002"
 
 
 def test_the_average_is_the_mean_and_of_one_the_same(store, toy_model, toy_tokenizers):
@@ -67,12 +70,10 @@ def test_the_average_is_the_mean_and_of_one_the_same(store, toy_model, toy_token
         for parameter in toy_model.parameters():
             parameter.add_(1)
     save(store, toy_model, toy_tokenizers, 1000)
-    store.average(["update-0000900", "update-0001000"], "average-0001000")
-    mean = Checkpoint.open(store.folder / "average-0001000").load_weights()
+    mean = Checkpoint.open(store.average(["update-0000900", "update-0001000"])).load_weights()
     for name, parameter in before.items():
         torch.testing.assert_close(mean[name], parameter + 0.5)
-    store.average(["update-0000900"], "average-0000900")
-    one = Checkpoint.open(store.folder / "average-0000900").load_weights()
+    one = Checkpoint.open(store.average(["update-0000900"])).load_weights()
     assert all(torch.equal(one[name], before[name]) for name in before)
 
 
@@ -80,7 +81,7 @@ def test_checkpoints_are_picked_by_number_or_by_score(store, toy_model, toy_toke
     for update, score in ((9_999_900, 30.0), (9_999_999, 10.0), (10_000_000, 20.0), (10_000_001, None)):
         save(store, toy_model, toy_tokenizers, update, score)
     assert store.pick(2, Which.last) == ["update-10000000", "update-10000001"]
-    assert set(store.pick(2, Which.best)) == {"update-9999900", "update-10000000"}
+    assert store.pick(2, Which.best) == ["update-9999900", "update-10000000"]
 
 
 def test_deleting_spares_what_the_index_names(store, toy_model, toy_tokenizers):
@@ -98,11 +99,30 @@ def test_a_failed_save_leaves_nothing_and_keeps_the_old(store, toy_model, toy_to
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(UserError, match=r"update-0000002.*No space"):
         save(store, toy_model, toy_tokenizers, 2)
     monkeypatch.undo()
     assert sorted(path.name for path in store.folder.iterdir()) == ["index.json", "update-0000001"]
     assert Checkpoint.open(store.folder.parent).folder.name == "update-0000001"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's /dev/full")
+def test_a_full_disk_is_one_line_and_keeps_the_old(store, toy_model, toy_tokenizers, monkeypatch):
+    save(store, toy_model, toy_tokenizers, 1)
+    real = checkpoint.save_file
+    monkeypatch.setattr(checkpoint, "save_file", lambda tensors, path: real(tensors, "/dev/full"))
+    with pytest.raises(UserError, match="cannot save") as error:
+        save(store, toy_model, toy_tokenizers, 2)
+    assert "\n" not in str(error.value)
+    assert store.names() == ["update-0000001"]
+
+
+def test_what_a_killed_process_left_is_removed(store, toy_model, toy_tokenizers):
+    folder = save(store, toy_model, toy_tokenizers, 1)
+    (folder.parent / ".update-0000002.123").mkdir()
+    (folder.parent / ".index.json.123").write_text("")
+    store.clean()
+    assert sorted(path.name for path in store.folder.iterdir()) == ["index.json", "update-0000001"]
 
 
 def damage(folder, what):
@@ -212,8 +232,8 @@ def test_mt_average_names_the_new_folder(store, toy_model, toy_tokenizers, capsy
     for update in (1, 2, 3):
         save(store, toy_model, toy_tokenizers, update)
     average_command(AverageJob(checkpoint=str(store.folder.parent), count=2))
-    assert capsys.readouterr().out.strip() == str(store.folder / "average-0000003")
-    assert store.index()["average"] == "average-0000003"
+    assert capsys.readouterr().out.strip() == str(store.folder / "average-0000003-of-2")
+    assert store.index()["average"] == "average-0000003-of-2"
     with pytest.raises(UserError, match="only 3"):
         average_command(AverageJob(checkpoint=str(store.folder.parent), count=4))
 

@@ -43,18 +43,20 @@ def test_default_recipe_is_the_tiny_model_on_multi30k():
         job.model.heads,
     )
     assert sizes == (4, 4, 128, 256, 4)
-    assert job.model.dropout == 0.3
-    assert (job.tokenizer.vocab_size, job.tokenizer.joint) == (8000, True)
-    assert (job.train.update_tokens, job.train.max_epochs, job.train.average) == (4096, 52, 10)
+    assert (job.tokenizer.vocab_size, job.tokenizer.joint) == (5000, True)
+    assert (job.train.update_tokens, job.train.max_minutes) == (2048, 33)
     # noam's highest rate, at the end of warm-up: factor / sqrt(d_model * warm-up)
     assert job.optim.factor / (128 * job.optim.warmup_steps) ** 0.5 == pytest.approx(0.005, rel=1e-3)
 
 
-def test_papers_models():
-    base = train_job("model=base").model
-    assert (base.d_model, base.d_ff, base.heads, base.encoder_layers, base.dropout) == (512, 2048, 8, 6, 0.1)
-    big = train_job("model=big").model
-    assert (big.d_model, big.d_ff, big.heads, big.decoder_layers, big.dropout) == (1024, 4096, 16, 6, 0.3)
+@pytest.mark.parametrize("recipe", options("experiment"))
+def test_papers_models_whatever_the_recipe(recipe):
+    base = train_job(f"experiment={recipe}", "model=base").model
+    assert (base.d_model, base.d_ff, base.heads, base.dropout) == (512, 2048, 8, 0.1)
+    assert (base.encoder_layers, base.decoder_layers) == (6, 6)
+    big = train_job(f"experiment={recipe}", "model=big").model
+    assert (big.d_model, big.d_ff, big.heads, big.dropout) == (1024, 4096, 16, 0.3)
+    assert (big.encoder_layers, big.decoder_layers) == (6, 6)
 
 
 @pytest.mark.parametrize("data", options("data"))

@@ -52,11 +52,11 @@ class CleaningReport:
         if len(examples) < _EXAMPLES:
             examples.append({"where": where, "source": _excerpt(source), "target": _excerpt(target)})
 
-    def check_kept(self) -> None:
-        """UserError when no training pair is left."""
+    def check_kept(self, held_out: int = 0) -> None:
+        """UserError when no training pair is left besides those held out for development."""
         if self.read == 0:
             raise UserError("the training files are empty: data.train needs pairs of sentences")
-        if self.kept == 0:
+        if self.kept <= held_out:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.most_common())
             raise UserError(
                 f"all {self.read:,} training pairs were dropped ({reasons}): mend the files, or raise the "

@@ -93,7 +93,6 @@ def fetch(
     """
     part = path.with_name(path.name + ".part")
     make_folder(path.parent)
-    report(f"downloading {url} to {path}")
     while True:
         before = _size(part)
         try:
@@ -110,7 +109,7 @@ def fetch(
         found = sha256_of(part)
         if found != sha256:
             part.unlink()
-            raise UserError(
+            raise DataUnavailable(
                 f"{url} gave another file than expected (SHA-256 {found}, expected {sha256}): run again, or "
                 f"put the right file at {path.absolute()}"
             )

@@ -20,14 +20,14 @@ from mt.data.cleaning import CleaningReport, clean, non_nfc
 from mt.data.collate import Batch, collate
 from mt.data.corpus import Ids, IdsWriter
 from mt.data.sources import Sources, locate
-from mt.data.text import count_pairs, read_lines, read_pairs
-from mt.data.tokenizer import Tokenizer, Tokenizers, round_trip, unknown_share
+from mt.data.text import Bitext, count_pairs, read_pairs
+from mt.data.tokenizer import UNK, Tokenizer, Tokenizers, round_trip, unknown_share
 from mt.data.tokenizer_training import train_tokenizers
 from mt.errors import UserError
 
 Log = Callable[[str], None]
 
-FORMAT = 1
+FORMAT = 2
 BLOCK = 8192  # lines tokenized at a time
 HELD_OUT = 1000  # development pairs taken from the training pairs where there are none, at most a twentieth
 _TEXT = "{split}.{side}.txt"
@@ -50,7 +50,7 @@ class Prepared:
     def load(cls, folder: Path) -> "Prepared":
         """Open a prepared corpus."""
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        dev = [list(read_lines(folder / _TEXT.format(split="dev", side=side))) for side in _SIDES]
+        dev = [list(_own_lines(folder / _TEXT.format(split="dev", side=side))) for side in _SIDES]
         ids = [Ids.load(folder, side) for side in _SIDES]
         return cls(folder, Tokenizers.load(folder), ids[0], ids[1], dev[0], dev[1], meta["cleaning"])
 
@@ -70,7 +70,10 @@ class Prepared:
             block_seed = np.random.SeedSequence([seed, epoch, _SIDES.index(side), start]).generate_state(1)[0]
             sampled = tokenizer.sample([tokenizer.decode(ids) for ids in block], sampling, int(block_seed))
             # a drawing longer than every stored sentence could break the limits that those passed
-            drawn += [new if len(new) < longest else old for new, old in zip(sampled, block, strict=True)]
+            # and what an unknown token stood for is not known any more
+            drawn += [
+                new if len(new) < longest and UNK not in old else old for new, old in zip(sampled, block, strict=True)
+            ]
         return Ids.from_sentences(drawn)
 
 
@@ -108,7 +111,7 @@ def prepare(sources: Sources, data: DataConfig, tokenizer: TokenizerConfig, seed
 
     Written under a temporary name and renamed, so that it is whole or not there. Raises UserError for bad files.
     """
-    texts = _hash_files(_paths(sources))
+    texts = {"train": _hash_files(_paths(sources.train)), "dev": _hash_files(_paths(sources.dev))}
     folder = (
         Path(data.prepared_dir)
         / f"{data.corpus.value}-{data.source}-{data.target}-{_key(data, tokenizer, seed, texts)}"
@@ -147,7 +150,7 @@ def prepare_command(job: PrepareJob) -> None:
     print(prepared.folder)
 
 
-def _key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, texts: list[str]) -> str:
+def _key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, texts: dict[str, list[str]]) -> str:
     places = {"raw_dir", "prepared_dir", "train", "dev", "test"}  # the texts' hashes stand for them
     options: dict[str, Any] = {name: value for name, _, value in walk(data) if name not in places}
     options |= {f"tokenizer.{name}": value for name, _, value in walk(tokenizer)}
@@ -158,9 +161,8 @@ def _key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, texts: list[st
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _paths(sources: Sources) -> list[Path]:
-    parts = [*sources.train, *sources.dev]
-    return [path for part in parts for path in (part.source_path, part.target_path) if path]
+def _paths(split: Sequence[Bitext]) -> list[Path]:
+    return [path for part in split for path in (part.source_path, part.target_path) if path]
 
 
 def _hash_files(paths: Sequence[Path]) -> list[str]:
@@ -178,14 +180,14 @@ def _write(
     sources: Sources, data: DataConfig, tokenizer: TokenizerConfig, seed: int, folder: Path, log: Log
 ) -> None:
     report = CleaningReport()
-    _write_texts(sources, data, folder, report)
+    held_out = _write_texts(sources, data, folder, report)
     train = [folder / _TEXT.format(split="train", side=side) for side in _SIDES]
     tokenizers = train_tokenizers(
-        lambda: read_lines(train[0]), lambda: read_lines(train[1]), tokenizer, data.source, data.target, seed, log
+        lambda: _own_lines(train[0]), lambda: _own_lines(train[1]), tokenizer, data.source, data.target, seed, log
     )
     tokenizers.save(folder)
     _write_ids(tokenizers, data, folder, report)
-    report.check_kept()
+    report.check_kept(held_out)
     lines = report.lines() + _dev_remarks(tokenizers, folder)
     for line in lines:
         log(line)
@@ -197,7 +199,7 @@ def _dev_remarks(tokenizers: Tokenizers, folder: Path) -> list[str]:
     """How well the tokenizers do on text that they have not seen."""
     remarks = []
     for side in _SIDES:
-        lines = list(read_lines(folder / _TEXT.format(split="dev", side=side)))
+        lines = list(_own_lines(folder / _TEXT.format(split="dev", side=side)))
         units = getattr(tokenizers, side)
         remarks.append(
             f"dev {side}: {len(lines)} lines, {round_trip(units, lines):.2%} come back whole from the tokenizer,"
@@ -208,12 +210,12 @@ def _dev_remarks(tokenizers: Tokenizers, folder: Path) -> list[str]:
     return remarks
 
 
-def _write_texts(sources: Sources, data: DataConfig, folder: Path, report: CleaningReport) -> None:
-    """Cleaned training text and the development text, as plain files of one sentence a line."""
+def _write_texts(sources: Sources, data: DataConfig, folder: Path, report: CleaningReport) -> int:
+    """Cleaned training text and the development text, a sentence a line; the number of training pairs held out."""
     total = count_pairs(sources.train, data.invalid_utf8)
     if not sources.hold_out_dev and not count_pairs(sources.dev):
         raise UserError("the development set has no lines: give another data.dev, or none to hold a part of train out")
-    every = max(20, total // HELD_OUT)  # spread over the corpus, whose order is often by origin
+    every = max(20, -(-total // HELD_OUT))  # spread over the corpus, whose order is often by origin
     names = {
         (split, side): folder / _TEXT.format(split=split, side=side)
         for split in ("train", "dev")
@@ -225,14 +227,18 @@ def _write_texts(sources: Sources, data: DataConfig, folder: Path, report: Clean
         for side, text in zip(_SIDES, pair, strict=True):
             streams[split, side].write(text + "\n")
 
+    held_out = 0
     try:
         for number, pair in enumerate(clean(read_pairs(sources.train, data.invalid_utf8, report), data, report)):
-            write("dev" if sources.hold_out_dev and number % every == 0 else "train", pair)
+            chosen = sources.hold_out_dev and number % every == 0
+            write("dev" if chosen else "train", pair)
+            held_out += chosen
         for pair in read_pairs(sources.dev):
             write("dev", pair)
     finally:
         for stream in streams.values():
             stream.close()
+    return held_out
 
 
 def _write_ids(tokenizers: Tokenizers, data: DataConfig, folder: Path, report: CleaningReport) -> None:
@@ -240,7 +246,7 @@ def _write_ids(tokenizers: Tokenizers, data: DataConfig, folder: Path, report: C
     texts = [folder / _TEXT.format(split="train", side=side) for side in _SIDES]
     writers = [IdsWriter(folder, side, getattr(tokenizers, side).size) for side in _SIDES]
     with writers[0] as source_writer, writers[1] as target_writer:
-        for sources, targets in zip(*(_blocks(read_lines(text)) for text in texts), strict=True):
+        for sources, targets in zip(*(_blocks(_own_lines(text)) for text in texts), strict=True):
             source_ids, target_ids = tokenizers.source.encode(sources), tokenizers.target.encode(targets)
             kept = []
             for row, (source, target) in enumerate(zip(source_ids, target_ids, strict=True)):
@@ -262,6 +268,13 @@ def _too_long(source: int, target: int, data: DataConfig) -> str | None:
     if max(source, target) > data.max_ratio * min(source, target):
         return f"one side more than {data.max_ratio:g} times as many tokens as the other"
     return None
+
+
+def _own_lines(path: Path) -> Iterator[str]:
+    """Lines as `_write_texts` wrote them: nothing in them is taken for an end, a mark or markup any more."""
+    with path.open(encoding="utf-8", newline="\n") as stream:
+        for line in stream:
+            yield line.removesuffix("\n")
 
 
 def _blocks(lines: Iterator[str]) -> Iterator[list[str]]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from mt.data.download import DataUnavailable, Report, check_sha256, fetch
+from mt.errors import UserError
 
 URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 LANGUAGES = ("en", "de", "fr", "cs")
@@ -37,6 +38,9 @@ val.fr.gz ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9
 )
 
 
+LINES = {"train": 29000, "val": 1014} | dict(zip(TESTS, (1000, 1000, 461, 1071), strict=True))
+
+
 def tests(source: str, target: str) -> list[str]:
     """The test sets that have both languages."""
     return [name for name in TESTS if {f"{name}.{source}.gz", f"{name}.{target}.gz"} <= SHA256.keys()]
@@ -45,7 +49,8 @@ def tests(source: str, target: str) -> list[str]:
 def find(name: str, folders: list[Path], into: Path, report: Report) -> Path:
     """The file of this name, such as train.de, in the first folder that has it, or downloaded into `into`.
 
-    UserError for one with another checksum, DataUnavailable where it cannot be had.
+    UserError for one with another checksum (plain files: another number of lines), DataUnavailable where it cannot
+    be had.
     """
     packed = f"{name}.gz"
     for folder in folders:
@@ -53,6 +58,7 @@ def find(name: str, folders: list[Path], into: Path, report: Report) -> Path:
             check_sha256(folder / packed, SHA256[packed])
             return folder / packed
         if (folder / name).is_file():
+            _check_plain(folder / name)
             return folder / name
     try:
         fetch(f"{URL}/{packed}", into / packed, SHA256[packed], report=report)
@@ -62,3 +68,11 @@ def find(name: str, folders: list[Path], into: Path, report: Report) -> Path:
             "experiment=captions, which needs no network"
         ) from None
     return into / packed
+
+
+def _check_plain(path: Path) -> None:
+    expected = LINES[path.name.partition(".")[0]]
+    with path.open("rb") as stream:
+        found = sum(1 for _ in stream)
+    if found != expected:
+        raise UserError(f"{path} has {found} lines, Multi30k's has {expected}: remove it, or put the published file there")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from mt.config import Corpus, DataConfig
+from mt.config import Corpus, DataConfig, raw_dir
 from mt.data import multi30k, wmt14
 from mt.data.download import Report, make_folder
-from mt.data.text import Bitext, uncompressed_suffix
+from mt.data.text import Bitext, count_pairs, uncompressed_suffix
 from mt.errors import UserError
 
 _CAPTIONS_SPLITS = ("train", "dev", "test")
@@ -22,8 +22,8 @@ _SET_NAME = re.compile(r"\w[\w.-]*")
 class Sources:
     """The files of a corpus in one direction: splits as lists of parts, test sets by name.
 
-    Without development files, `hold_out_dev` says that a part of train is to be held out for it. Test files
-    are looked for only when `tests` is asked for: training goes without them.
+    Without development files, `hold_out_dev` says that a part of train is to be held out for it. A named corpus's
+    test files are looked for only when `tests` is asked for: training goes without them.
     """
 
     train: list[Bitext]
@@ -39,21 +39,22 @@ class Sources:
         return not self.dev
 
 
-def locate(config: DataConfig, report: Report) -> Sources:
+def locate(config: DataConfig, report: Report, training: bool = True) -> Sources:
     """The files of the configured corpus; what is missing is downloaded or generated first.
 
-    `report` gets a line per download and finding. DataUnavailable when files are neither here nor reachable,
+    Scoring alone goes without the training files: with training=False they are not looked for. `report` gets a
+    line per download and finding. DataUnavailable when files are neither here nor reachable,
     UserError for a direction the corpus lacks or for entries of data.train, dev and test that make no pairs.
     """
     if config.corpus is Corpus.files:
-        return _files(config, report)
+        return _files(config, report, training)
     for key in ("train", "dev", "test"):
         if getattr(config, key):
             raise UserError(f"data.{key} is for data=files only: data={config.corpus.value} has its own files")
     if config.corpus is Corpus.multi30k:
-        return _multi30k(config, report)
+        return _multi30k(config, report, training)
     if config.corpus is Corpus.wmt14:
-        return _wmt14(config, report)
+        return _wmt14(config, report, training)
     return _captions(config, report)
 
 
@@ -63,20 +64,16 @@ def _check_direction(config: DataConfig, languages: tuple[str, ...]) -> None:
             raise UserError(f"data.{key}={language}: the languages of {config.corpus.value} are {', '.join(languages)}")
 
 
-def _raw_dir(config: DataConfig, default: str) -> Path:
-    return Path(config.raw_dir or f"data/raw/{default}").absolute()
-
-
 def _bitext(config: DataConfig, source: Path, target: Path | None) -> Bitext:
     return Bitext(source, target, (config.source, config.target))
 
 
-def _multi30k(config: DataConfig, report: Report) -> Sources:
+def _multi30k(config: DataConfig, report: Report, training: bool) -> Sources:
     _check_direction(config, multi30k.LANGUAGES)
     environment = os.environ.get("MT_DATA")
-    candidates = (config.raw_dir, environment and f"{environment}/multi30k", "data/raw/multi30k")
-    folders = [Path(folder).absolute() for folder in candidates if folder]
-    into = _raw_dir(config, "multi30k")
+    into = Path(raw_dir(config)).absolute()
+    elsewhere = (environment and f"{environment}/multi30k", "data/raw/multi30k")
+    folders = [into, *(Path(folder).absolute() for folder in elsewhere if folder)]
 
     def split(name: str) -> list[Bitext]:
         source, target = (
@@ -85,31 +82,31 @@ def _multi30k(config: DataConfig, report: Report) -> Sources:
         return [_bitext(config, source, target)]
 
     tests = multi30k.tests(config.source, config.target)
-    sources = Sources(split("train"), split("val"), lambda: {name: split(name) for name in tests})
-    report(f"Multi30k: {sources.train[0].source_path.parent}")
-    return sources
+    dev = split("val")
+    report(f"Multi30k: {dev[0].source_path.parent}")
+    return Sources(split("train") if training else [], dev, lambda: {name: split(name) for name in tests})
 
 
-def _wmt14(config: DataConfig, report: Report) -> Sources:
+def _wmt14(config: DataConfig, report: Report, training: bool) -> Sources:
     foreign = config.source if config.target == "en" else config.target
     if foreign not in wmt14.TRAIN or "en" not in (config.source, config.target):
         raise UserError(
             f"data.source={config.source} data.target={config.target}: the directions of wmt14 are "
             "en-de, de-en, en-fr and fr-en"
         )
-    folder = _raw_dir(config, f"wmt14_en_{foreign}")
+    folder = Path(raw_dir(config)).absolute()
     make_folder(folder)
 
     def named(name: str) -> list[Bitext]:
         return [_bitext(config, *wmt14.named_set(name, config.source, config.target, folder, report))]
 
-    train = wmt14.training(config.source, config.target, folder, report)
+    train = wmt14.training(config.source, config.target, folder, report) if training else []
     dev, test = wmt14.SETS
     return Sources([_bitext(config, *paths) for paths in train], named(dev), lambda: {test: named(test)})
 
 
-def _files(config: DataConfig, report: Report) -> Sources:
-    if not config.train:
+def _files(config: DataConfig, report: Report, training: bool) -> Sources:
+    if training and not config.train:
         raise UserError(
             "data=files needs data.train: for example data.train=[train.en,train.de] or data.train=[all.tsv]"
         )
@@ -118,13 +115,16 @@ def _files(config: DataConfig, report: Report) -> Sources:
     for name in map(str, tests):
         if not _SET_NAME.fullmatch(name):
             raise UserError(f"data.test: the name {name!r} must be of letters, digits, '_', '-' and '.'")
-    # a mistyped test file should not come out after hours of training
+    # a mistyped test file, or two of unequal length, should not come out after hours of training
     test_parts = {
         str(name): _parts(config, f"data.test.{name}" if named else "data.test", files)
         for name, files in tests.items()
         if files
     }
-    train, dev = (_parts(config, f"data.{key}", getattr(config, key)) for key in ("train", "dev"))
+    for parts in test_parts.values():
+        count_pairs(parts)
+    train = _parts(config, "data.train", config.train) if training else []
+    dev = _parts(config, "data.dev", config.dev)
     for part in chain(train, dev, *test_parts.values()):
         _warn_if_swapped(part, report)
     return Sources(train, dev, lambda: test_parts)
@@ -170,7 +170,7 @@ def _warn_if_swapped(part: Bitext, report: Report) -> None:
 
 def _captions(config: DataConfig, report: Report) -> Sources:
     _check_direction(config, ("en", "de"))
-    folder = _raw_dir(config, "captions")
+    folder = Path(raw_dir(config)).absolute()
     paths = {
         split: [folder / f"{split}.{language}" for language in (config.source, config.target)]
         for split in _CAPTIONS_SPLITS

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from mt.checkpoint import Checkpoint
-from mt.config import DecodeConfig, Device, Positions, Precision, TranslateJob
+from mt.config import DecodeConfig, Device, Precision, TranslateJob
 from mt.data.collate import pad_source
 from mt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizers
 from mt.decoding.search import Hypothesis, Settings, search
@@ -52,7 +52,8 @@ class Translator:
     ) -> "Translator":
         """From a run folder (its average where there is one, else its best) or a checkpoint folder.
 
-        `decode`: None takes the options that the checkpoint was trained with. Raises UserError for no checkpoint.
+        `decode`: None takes the options that the checkpoint was trained with. Sets torch's threads (0: all cores)
+        for the whole process. Raises UserError for no checkpoint.
         """
         runtime = start(Device(device), Precision(precision), threads)
         checkpoint = Checkpoint.open(path)
@@ -66,7 +67,7 @@ class Translator:
     def translate_nbest(self, lines: Sequence[str]) -> list[list[Translation]]:
         """Up to decode.nbest different hypotheses of each line, best first; at least one."""
         sources = self.tokenizers.source.encode(lines)
-        limit = self._source_limit()
+        limit = self.model.longest_input()
         found: list[list[Translation]] = [[Translation("", 0.0, 0.0, (EOS,), False)] for _ in lines]
         was_training = self.model.training
         self.model.eval()
@@ -81,12 +82,8 @@ class Translator:
 
     def too_long(self, lines: Sequence[str]) -> int:
         """How many lines are longer than the model's positions, so that their ends are not translated."""
-        limit = self._source_limit()
+        limit = self.model.longest_input()
         return 0 if limit == sys.maxsize else sum(len(ids) > limit for ids in self.tokenizers.source.encode(lines))
-
-    def _source_limit(self) -> int:
-        config = self.model.config
-        return config.max_positions - 1 if config.positions is Positions.learned else sys.maxsize
 
     def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
         """Rows of similar length, longest first, within decode.batch_tokens; blank lines are in none."""
@@ -108,8 +105,7 @@ class Translator:
             min_length=decode.min_length + 1,
         )
         limits = [int(decode.max_length_a * len(ids) + decode.max_length_b) for ids in sources]
-        if self.model.config.positions is Positions.learned:
-            limits = [min(limit, self.model.config.max_positions) for limit in limits]
+        limits = [min(limit, self.model.longest_input()) for limit in limits]
         with torch.inference_mode(), self.runtime.autocast():
             state = self.model.start(pad_source(sources).to(device))
             return search(self.model.step, state, torch.tensor(limits, device=device), settings)

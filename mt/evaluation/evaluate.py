@@ -5,11 +5,11 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mt.checkpoint import Checkpoint, CheckpointStore
-from mt.config import DecodeConfig, EvaluateJob, to_plain
+from mt.config import EvaluateJob, to_plain
 from mt.data.cleaning import non_nfc
-from mt.data.download import DataUnavailable
 from mt.data.sources import Sources, locate
 from mt.data.text import read_lines, read_pairs
 from mt.decoding.translator import Translator
@@ -30,13 +30,23 @@ class EvaluationSet:
 
 def own_test_sets(sources: Sources, log: Log) -> dict[str, EvaluationSet]:
     """The corpus's development and test sets, by name; those that are not to be had are told and left out."""
+    splits = {"dev": sources.dev} if sources.dev else {}
     try:
-        splits = {"dev": sources.dev, **sources.tests}
-    except DataUnavailable as error:
+        splits |= sources.tests
+    except UserError as error:
         log(f"warning: the test sets are missing: {error}")
-        splits = {"dev": sources.dev}
-    pairs = {name: list(read_pairs(split)) for name, split in splits.items() if split}
-    return {name: EvaluationSet([s for s, _ in split], [t for _, t in split]) for name, split in pairs.items()}
+    sets = {}
+    for name, split in splits.items():
+        try:
+            pairs = list(read_pairs(split))
+        except UserError as error:
+            log(f"warning: {name} is not scored: {error}")
+            continue
+        if pairs:
+            sets[name] = EvaluationSet([source for source, _ in pairs], [target for _, target in pairs])
+        else:
+            log(f"warning: {name} is not scored: it is empty")
+    return sets
 
 
 def file_test_set(input: str, reference: str) -> EvaluationSet:
@@ -74,8 +84,9 @@ def score_sets(
         for remark in remarks:
             log(f"warning: {set_name}: {remark}")
     if folder is not None:
+        how = {"decode": to_plain(translator.decode), "runtime": translator.runtime.describe()}
         try:
-            _record(folder, name, language, scores, texts, translator.decode)
+            _record(folder, name, language, scores, texts, how)
         except (OSError, ValueError) as error:
             log(f"warning: {folder / name}.json is not written: {error}")
     return scores
@@ -91,7 +102,7 @@ def evaluate_command(job: EvaluateJob) -> None:
     if job.input is not None and job.reference is not None:
         sets = {Path(job.input).name.split(".")[0]: file_test_set(job.input, job.reference)}
     else:
-        sets = own_test_sets(locate(data, _say), _say)
+        sets = own_test_sets(locate(data, _say, training=False), _say)
         if not sets:
             raise UserError("the run has no test sets of its own: give input=FILE reference=FILE")
     for checkpoint in checkpoints:
@@ -111,7 +122,7 @@ def _checkpoints(job: EvaluateJob) -> list[Checkpoint]:
 
 
 def _place(job: EvaluateJob, checkpoint: Checkpoint) -> tuple[Path | None, str]:
-    """Folder and name of the scores: "scores" are those of the run itself, others carry the checkpoint's name.
+    """Folder and name of the scores: "scores" are the run's own, of its own sets; others say what is different.
 
     A checkpoint outside a run has no folder for them, unless output= names one.
     """
@@ -119,6 +130,8 @@ def _place(job: EvaluateJob, checkpoint: Checkpoint) -> tuple[Path | None, str]:
     run = store.parent if store.name == "checkpoints" else None
     of_run = Path(job.checkpoint).absolute() == run and not job.all_checkpoints
     name = "scores" if of_run else f"scores-{checkpoint.folder.name}"
+    if job.input is not None:
+        name += "-files"
     return Path(job.output) if job.output else run, name
 
 
@@ -128,7 +141,7 @@ def _record(
     language: str,
     scores: Mapping[str, Scores],
     texts: Mapping[str, list[str]],
-    decode: DecodeConfig,
+    how: Mapping[str, Any],
 ) -> None:
     """Hypotheses to folder/hypotheses; scores into folder/`name`.json, beside those of other sets."""
     (folder / "hypotheses").mkdir(parents=True, exist_ok=True)
@@ -137,7 +150,7 @@ def _record(
     for set_name, found in scores.items():
         file = f"hypotheses/{name}.{set_name}.{language}"
         write_whole(folder / file, "".join(text + "\n" for text in texts[set_name]))
-        record[set_name] = {**found.as_dict(), "hypotheses": file, "decode": to_plain(decode)}
+        record[set_name] = {**found.as_dict(), "hypotheses": file, **how}
     write_whole(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 

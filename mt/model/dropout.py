@@ -13,7 +13,7 @@ class Dropout(nn.Module):
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate = rate
-        self.dropped = round(256 * rate)  # byte values below this are dropped
+        self.dropped = min(255, round(256 * rate))  # byte values below this are dropped
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.rate == 0:

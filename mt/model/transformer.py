@@ -4,6 +4,7 @@ B sentences, S source length, T target length, D model width, V target vocabular
 """
 
 import math
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -17,11 +18,11 @@ from mt.model.dropout import Dropout
 PAD = 0  # the padding id; mt.data.tokenizer fixes it
 
 
-def sinusoids(start: int, length: int, d_model: int) -> Tensor:
+def sinusoids(start: int, length: int, d_model: int, device: torch.device | None = None) -> Tensor:
     """Section 3.5's encoding of `length` positions from `start`, all sines, then all cosines: [length, D]."""
-    position = torch.arange(start, start + length, dtype=torch.float32)[:, None]
-    frequency = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float32) * (-math.log(10000.0) / d_model))
-    angle = position * frequency
+    position = torch.arange(start, start + length, dtype=torch.float32, device=device)
+    even = torch.arange(0, d_model, 2, dtype=torch.float32, device=device)
+    angle = position[:, None] * torch.exp(even * (-math.log(10000.0) / d_model))
     return torch.cat((angle.sin(), angle.cos()), dim=1)
 
 
@@ -40,7 +41,7 @@ class Embedding(nn.Module):
         """`start` is the position of the first column."""
         length = ids.shape[1]
         if self.positions is None:
-            positions = sinusoids(start, length, self.tokens.embedding_dim).to(ids.device)
+            positions = sinusoids(start, length, self.tokens.embedding_dim, ids.device)
         elif start + length <= self.positions.num_embeddings:
             positions = self.positions.weight[start : start + length]
         else:
@@ -228,6 +229,11 @@ class Transformer(nn.Module):
             x, keys_and_values = layer(x, state.memory.layers[number], state.memory.mask, past)
             present.append(keys_and_values)
         return self.decoder_norm(x), DecoderState(state.memory, tuple(present))
+
+    def longest_input(self) -> int:
+        """Tokens of the longest sentence that has positions, the end-of-sentence token not counted."""
+        learned = self.config.positions is Positions.learned
+        return self.config.max_positions - 1 if learned else sys.maxsize
 
     def _cross_attentions(self) -> list[Attention]:
         return [layer.cross_attention for layer in self.decoder if isinstance(layer, DecoderLayer)]

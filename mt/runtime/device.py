@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -37,9 +38,14 @@ class Runtime:
 def start(device: Device, precision: Precision, threads: int) -> Runtime:
     """Set the process up and say what it runs on. Threads: 0 is all cores that this process may use."""
     keep_freed_memory()
-    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+    torch.set_num_threads(threads or usable_cores())
     chosen = choose_device(device)
     return Runtime(chosen, choose_products(precision, chosen))
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def choose_device(device: Device) -> torch.device:
@@ -83,4 +89,5 @@ def peak_memory(device: torch.device) -> float:
         return float(torch.cuda.max_memory_allocated(device)) / 2**30
     import resource
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    unit = 2**30 if sys.platform == "darwin" else 2**20  # bytes there, KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit

@@ -13,19 +13,5 @@ def world_size() -> int:
     return torch.distributed.get_world_size() if _running() else 1
 
 
-def is_main() -> bool:
-    """True in the one process that writes to disk and to the terminal."""
-    return rank() == 0
-
-
 def _running() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
-
-
-def sum_over_ranks(values: list[float]) -> list[float]:
-    """The sum of each value over all processes, in float64, the same on each."""
-    if not _running():
-        return values
-    total = torch.tensor(values, dtype=torch.float64)
-    torch.distributed.all_reduce(total)
-    return [float(value) for value in total]

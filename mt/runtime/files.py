@@ -1,7 +1,11 @@
-"""Small files that are there whole or as they were before."""
+"""Small files that are there whole or as they were before, and a folder that has one writer."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from mt.errors import UserError
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -15,3 +19,21 @@ def write_whole(path: Path, text: str) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Make the folder and hold it; UserError where another living process holds it, or it can't be made."""
+    import fcntl
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        stream = (folder / ".lock").open("w", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write to {folder.absolute()}: {error.strerror or error}") from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(f"another process is writing {folder}: wait for it, or choose another run.name") from None
+        yield

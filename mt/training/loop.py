@@ -3,14 +3,13 @@
 import json
 import math
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 import yaml
 
-from mt.checkpoint import Checkpoint, CheckpointStore, average_name
+from mt.checkpoint import Checkpoint, CheckpointStore
 from mt.config import TrainJob, to_plain
 from mt.data.batching import Indices
 from mt.data.cleaning import overlap
@@ -24,8 +23,8 @@ from mt.evaluation.evaluate import EvaluationSet, own_test_sets, score_sets
 from mt.evaluation.metrics import check_language, table
 from mt.reporting.runlog import RunLog
 from mt.runtime import distributed
-from mt.runtime.device import peak_memory, start
-from mt.runtime.files import write_whole
+from mt.runtime.device import Runtime, peak_memory, start
+from mt.runtime.files import only_writer, write_whole
 from mt.runtime.signals import StopRequest
 from mt.training.loss import label_smoothed_loss
 from mt.training.run import Recent, Run, check_same_run, start_run
@@ -44,20 +43,26 @@ def train(job: TrainJob) -> int:
     assert job.run.name, "the run's name is made when the job is"
     run_folder = Path(job.run.root) / job.run.name
     check_language(job.data.target)
-    changed = check_same_run(run_folder, job)
     runtime = start(job.train.device, job.train.precision, job.train.threads)
     sources = locate(job.data, lambda line: print(line, file=sys.stderr, flush=True))
+    with only_writer(run_folder):
+        return _train(job, run_folder, sources, runtime)
+
+
+def _train(job: TrainJob, run_folder: Path, sources: Sources, runtime: Runtime) -> int:
     store = CheckpointStore(run_folder / "checkpoints")
+    store.clean()
     last = store.index().get("last")
     resumed = Checkpoint.open(store.folder / last) if last else None
-    with RunLog(run_folder, purge_from=resumed.meta["update"] if resumed else None) as log:
+    changed = check_same_run(run_folder, job) if resumed else []
+    with RunLog(run_folder, purge_from=resumed.meta["update"] if resumed else 0) as log:
         write_whole(run_folder / "config.yaml", yaml.safe_dump(to_plain(job), sort_keys=False, allow_unicode=True))
         for line in changed:
             log.info(f"changed since the run began: {line}")
         prepared = prepare(sources, job.data, job.tokenizer, job.seed, log.info)
         write_whole(run_folder / "cleaning.json", json.dumps(prepared.cleaning, indent=1, ensure_ascii=False) + "\n")
         run = start_run(job, prepared, runtime, log, store, resumed)
-        if run.finished() and (run_folder / "scores.json").exists():
+        if run.finished() and store.index().get("scored") == last:
             log.info(f"{run_folder} is finished: nothing to do (mt evaluate scores it again)")
             return 0
         with StopRequest() as stop:
@@ -72,22 +77,25 @@ def train(job: TrainJob) -> int:
 def _train_updates(run: Run, stop: StopRequest) -> None:
     """Update until the budget is used, patience is at its end, or a signal came."""
     job, progress = run.job, run.progress
+    run.tick()
     with run.log.progress(100, start=round(100 * run.done_share()), unit="%") as bar:
         while not run.finished() and stop.number is None:
             epoch = run.prepared.epoch(job.tokenizer.sampling, job.seed, progress.epoch)
             plan = epoch.plan(job.seed, progress.epoch, job.train.update_tokens)
+            assert progress.update_in_epoch < len(plan), "a resumed run has the corpus that it began with"
             for update in plan[progress.update_in_epoch :]:
-                began = time.monotonic()
                 _train_update(run, epoch, update)
                 progress.update_in_epoch += 1
                 if progress.update_in_epoch == len(plan):
                     progress.epoch, progress.update_in_epoch = progress.epoch + 1, 0
-                progress.seconds += time.monotonic() - began
-                _after_update(run, stop)
+                run.recent.seconds += run.tick()
+                _after_update(run)
                 done = 100 * min(1.0, run.done_share())
                 bar.update(done, f", epoch {progress.epoch}, update {progress.update}")
                 if run.finished() or stop.number is not None:
                     break
+    if run.store.index().get("last") != _name(progress.update):
+        _save(run)
 
 
 def _train_update(run: Run, epoch: Epoch, update: Indices) -> None:
@@ -95,35 +103,37 @@ def _train_update(run: Run, epoch: Epoch, update: Indices) -> None:
     job, recent = run.job, run.recent
     tokens = epoch.target_tokens(update)  # known before loading: the loss is divided by it, once
     rank, world_size = distributed.rank(), distributed.world_size()
+    smoothed = nll = 0.0
     for batch in epoch.batches(update, job.train.batch_tokens, rank, world_size):
         moved = batch.to(run.runtime.device)
         with run.runtime.autocast():
             states = run.model(moved.source, moved.target_in)
-            smoothing = job.optim.label_smoothing
-            loss = label_smoothed_loss(states, run.model.output.weight, moved.target_out, smoothing, PAD)
+            weight, smoothing = run.model.output.weight, job.optim.label_smoothing
+            loss = label_smoothed_loss(states, weight, moved.target_out, smoothing, PAD)
         run.scaler.scale(loss.smoothed / tokens).backward()
-        recent.smoothed += float(loss.smoothed.detach())
-        recent.nll += float(loss.nll)
+        smoothed, nll = smoothed + float(loss.smoothed.detach()), nll + float(loss.nll)
         recent.real_tokens += batch.real_tokens
         recent.padded_tokens += batch.padded_tokens
-    run.progress.target_tokens += tokens
-    recent.target_tokens += tokens
-    _step(run)
+    recent.all_target_tokens += tokens
+    if _step(run):
+        recent.updates += 1
+        recent.target_tokens += tokens
+        recent.smoothed, recent.nll = recent.smoothed + smoothed, recent.nll + nll
 
 
-def _step(run: Run) -> None:
-    """Clip and apply the accumulated gradient; one that is not finite is skipped and counted."""
+def _step(run: Run) -> bool:
+    """Clip and apply the accumulated gradient; False for one that is not finite, which is skipped and counted."""
     progress, optim = run.progress, run.job.optim
     progress.update += 1
     for group in run.optimizer.param_groups:
         group["lr"] = learning_rate(progress.update, optim, run.job.model.d_model)
     run.scaler.unscale_(run.optimizer)
     norm = float(torch.nn.utils.clip_grad_norm_(run.model.parameters(), optim.clip_norm or math.inf))
-    if math.isfinite(norm):
+    finite = math.isfinite(norm)
+    if finite:
         run.scaler.step(run.optimizer)
         progress.skipped_in_a_row = 0
         run.recent.gradient_norm += norm
-        run.recent.updates += 1
     else:
         progress.skipped += 1
         progress.skipped_in_a_row += 1
@@ -135,27 +145,25 @@ def _step(run: Run) -> None:
             f"{GIVE_UP_AFTER} updates in a row had no finite gradient: lower optim.factor or optim.peak_lr, or"
             f" raise optim.warmup_steps; the last good checkpoint is in {run.store.folder}"
         )
+    return finite
 
 
-def _after_update(run: Run, stop: StopRequest) -> None:
+def _after_update(run: Run) -> None:
     """Log, validate and save where it is due."""
     progress, train = run.progress, run.job.train
-    began = time.monotonic()
     if progress.update % train.log_every == 0:
         _log_training(run)
     due = progress.update % train.validate_every == 0 if train.validate_every else progress.update_in_epoch == 0
     if due or run.finished():
         _validate(run)
-        progress.seconds += time.monotonic() - began
+    if due or run.finished() or (train.save_every and progress.update % train.save_every == 0):
+        run.tick()
         _save(run)
-    elif stop.number is not None or (train.save_every and progress.update % train.save_every == 0):
-        _save(run)
-    run.recent.pause += time.monotonic() - began
+        run.tick()
 
 
 def _log_training(run: Run) -> None:
     recent, progress = run.recent, run.progress
-    seconds = time.monotonic() - recent.began - recent.pause
     tokens = max(1, recent.target_tokens)
     values = {
         "loss": recent.smoothed / tokens,
@@ -163,7 +171,7 @@ def _log_training(run: Run) -> None:
         "perplexity": perplexity(recent.nll / tokens),
         "learning_rate": run.optimizer.param_groups[0]["lr"],
         "gradient_norm": recent.gradient_norm / max(1, recent.updates),
-        "target_tokens_per_second": tokens / seconds,
+        "target_tokens_per_second": recent.all_target_tokens / recent.seconds,
         "padding_share": 1 - recent.real_tokens / max(1, recent.padded_tokens),
         "memory_gib": peak_memory(run.runtime.device),
         "epoch": progress.epoch,
@@ -204,26 +212,34 @@ def _validate(run: Run) -> None:
 def _save(run: Run) -> None:
     """A checkpoint of this moment; the ones that nothing needs any more go."""
     progress, store, train = run.progress, run.store, run.job.train
-    name = f"update-{progress.update:07d}"
+    name = _name(progress.update)
     state = training_state(progress, run.optimizer, run.scaler, run.runtime)
     score = dict(progress.validated).get(progress.update)
-    meta = {"update": progress.update, "epoch": progress.epoch, "score": score}
+    corpus = run.prepared.folder.name
+    meta = {"update": progress.update, "epoch": progress.epoch, "score": score, "corpus": corpus}
     weights = dict(run.model.named_parameters())
     store.save(name, weights, run.job, run.prepared.tokenizers, meta, state)
-    best = {"best": f"update-{progress.best_update:07d}"} if progress.best_update else {}
+    best = {"best": _name(progress.best_update)} if progress.best_update else {}
     store.set(last=name, **best)
-    needed = {f"update-{update:07d}" for update in progress.to_average(train.average, train.average_of)}
+    needed = {_name(update) for update in progress.to_average(train.average, train.average_of)}
     store.delete([name for name in store.names() if name not in needed])
+
+
+def _name(update: int) -> str:
+    return f"update-{update:07d}"
 
 
 def _score(run: Run, sources: Sources, run_folder: Path) -> None:
     """Score the average of the checkpoints, or the best one, on the test sets, for the first and only time."""
     train, store, log = run.job.train, run.store, run.log
-    names = [f"update-{update:07d}" for update in run.progress.to_average(train.average, train.average_of)]
+    names = [_name(update) for update in run.progress.to_average(train.average, train.average_of)]
     if len(names) > 1:
-        store.average(names, average_name(names))
+        folder = store.average(names)
         log.info(f"averaged the weights of {len(names)} checkpoints, {names[0]} to {names[-1]}")
-    checkpoint = Checkpoint.open(run_folder)
+    else:
+        store.set(average=None)
+        folder = store.chosen(run_folder)
+    checkpoint = Checkpoint.open(folder)
     options = run.job.decode
     full_precision = replace(run.runtime, products=torch.float32)
     model = checkpoint.load_model().to(run.runtime.device)
@@ -231,7 +247,8 @@ def _score(run: Run, sources: Sources, run_folder: Path) -> None:
     sets = own_test_sets(sources, log.info)
     if not sets:
         sets = {"dev": EvaluationSet(run.prepared.dev_source, run.prepared.dev_target)}
-    for name, test_set in sets.items():
+    foreign = {} if sources.hold_out_dev and "dev" in sets else sets  # held-out pairs stand in the training files
+    for name, test_set in foreign.items():
         pairs = zip(test_set.sources, test_set.references, strict=True)
         if repeated := overlap(read_pairs(sources.train, run.job.data.invalid_utf8), pairs):
             log.warning(f"{name}: {repeated} of {len(test_set.sources)} pairs occur in the training text")
@@ -239,5 +256,6 @@ def _score(run: Run, sources: Sources, run_folder: Path) -> None:
     scores = score_sets(translator, sets, run.job.data.target, run_folder, "scores", log.info)
     for line in table(scores).splitlines():
         log.info(line)
+    store.set(scored=_name(run.progress.update))
     results = ", ".join(f"{name} {scores[name].sacrebleu:.2f}" for name in scores)
     log.info(f"done: sacreBLEU {results}; model {checkpoint.folder}")

@@ -29,8 +29,12 @@ def label_smoothed_loss(states: Tensor, weight: Tensor, targets: Tensor, smoothi
     """
     real = targets.flatten() != pad
     rows, kept = states.flatten(0, 1)[real], targets.flatten()[real]
-    products = torch.get_autocast_dtype(rows.device.type) if torch.is_autocast_enabled(rows.device.type) else None
-    smoothed, nll = _LinearCrossEntropy.apply(rows, weight, kept, smoothing, products)
+    kind = rows.device.type
+    # The gradients of most logits are too small for float16.
+    rounded = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) != torch.float16
+    products = torch.get_autocast_dtype(kind) if rounded else weight.dtype
+    with torch.autocast(kind, enabled=False):
+        smoothed, nll = _LinearCrossEntropy.apply(rows, weight, kept, smoothing, products, torch.is_grad_enabled())
     return Loss(smoothed, nll)
 
 
@@ -44,10 +48,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
         weight: Tensor,
         targets: Tensor,
         smoothing: float,
-        products: torch.dtype | None,
+        products: torch.dtype,
+        gradients: bool,  # here grad mode is always off, so that the caller must say
     ) -> tuple[Tensor, Tensor]:
-        wanted = rows.requires_grad or weight.requires_grad
-        matrix = weight.to(products or weight.dtype)
+        wanted = gradients and (rows.requires_grad or weight.requires_grad)
+        matrix = weight.to(products)
         total, total_nll = (torch.zeros((), dtype=torch.float64, device=rows.device) for _ in range(2))
         rows_gradient = torch.empty_like(rows) if wanted else None
         weight_gradient = torch.zeros_like(weight) if wanted else None
@@ -73,7 +78,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return total, total_nll
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
         rows_gradient, weight_gradient = ctx.saved_tensors
         scale = gradients[0].to(weight_gradient.dtype)
-        return rows_gradient * scale.to(rows_gradient.dtype), weight_gradient * scale, None, None, None
+        return rows_gradient * scale.to(rows_gradient.dtype), weight_gradient * scale, None, None, None, None

@@ -29,10 +29,10 @@ class Recent:
     nll: float = 0.0
     gradient_norm: float = 0.0
     target_tokens: int = 0
+    all_target_tokens: int = 0  # those of skipped updates too
     real_tokens: int = 0
     padded_tokens: int = 0
-    began: float = field(default_factory=time.monotonic)
-    pause: float = 0.0  # seconds of validating and saving in between
+    seconds: float = 0.0  # of updates alone
 
 
 @dataclass
@@ -49,6 +49,14 @@ class Run:
     scaler: torch.amp.GradScaler
     progress: Progress
     recent: Recent = field(default_factory=Recent)
+    ticked: float = field(default_factory=time.monotonic)
+
+    def tick(self) -> float:
+        """Count the time since the last tick as training; its seconds."""
+        now = time.monotonic()
+        passed, self.ticked = now - self.ticked, now
+        self.progress.seconds += passed
+        return passed
 
     def done_share(self) -> float:
         """How much of the budget is used, 1 for all of it: the largest share of any limit."""
@@ -69,10 +77,8 @@ class Run:
 
 
 def check_same_run(folder: Path, job: TrainJob) -> list[str]:
-    """What changed since the run began, if all of it may; UserError with the difference if not."""
+    """What changed since the run in this folder saved something, if all of it may; else UserError with the rest."""
     path = folder / "config.yaml"
-    if not path.exists():
-        return []
     try:
         before = from_plain(TrainJob, yaml.safe_load(path.read_text(encoding="utf-8")))
     except (OSError, yaml.YAMLError, TypeError, ValueError, AttributeError) as error:
@@ -107,6 +113,11 @@ def start_run(
     scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.products == torch.float16)
     progress = Progress()
     if resumed:
+        if resumed.meta["corpus"] != prepared.folder.name:
+            raise UserError(
+                f"{resumed.folder} was trained on the prepared corpus {resumed.meta['corpus']}, and the text or its"
+                f" preparation now gives {prepared.folder.name}: put it back, or begin another run.name"
+            )
         load_parameters(model, resumed.load_weights(), resumed.folder)
         progress = restore(resumed.load_state(), optimizer, scaler, runtime)
     parameters = sum(parameter.numel() for parameter in model.parameters())

@@ -42,7 +42,7 @@ class Validation:
 
 def perplexity(nll: float) -> float:
     """exp of the unsmoothed loss, or infinity where that is too large for a float."""
-    return math.exp(nll) if nll < 700 else math.inf
+    return math.inf if nll > 700 else math.exp(nll)
 
 
 def validate(model: Transformer, prepared: Prepared, job: TrainJob, runtime: Runtime) -> Validation:
@@ -52,7 +52,7 @@ def validate(model: Transformer, prepared: Prepared, job: TrainJob, runtime: Run
     smoothed = nll = 0.0
     tokens = 0
     with torch.inference_mode(), runtime.autocast():
-        for batch in _dev_batches(prepared, job.train.batch_tokens):
+        for batch in _dev_batches(prepared, model, job.train.batch_tokens):
             moved = batch.to(runtime.device)
             states = model(moved.source, moved.target_in)
             smoothing = job.optim.label_smoothing
@@ -69,9 +69,10 @@ def validate(model: Transformer, prepared: Prepared, job: TrainJob, runtime: Run
     return Validation(smoothed / tokens, nll / tokens, score, len(sources), samples)
 
 
-def _dev_batches(prepared: Prepared, batch_tokens: int) -> Iterator[Batch]:
-    sources = prepared.tokenizers.source.encode(prepared.dev_source)
-    targets = prepared.tokenizers.target.encode(prepared.dev_target)
+def _dev_batches(prepared: Prepared, model: Transformer, batch_tokens: int) -> Iterator[Batch]:
+    longest = model.longest_input()
+    sources = [ids[:longest] for ids in prepared.tokenizers.source.encode(prepared.dev_source)]
+    targets = [ids[:longest] for ids in prepared.tokenizers.target.encode(prepared.dev_target)]
     source_lengths, target_lengths = (
         np.array([len(ids) + 1 for ids in side], dtype=np.int64) for side in (sources, targets)
     )

@@ -64,6 +64,12 @@ def test_it_is_found_again_and_other_options_or_text_make_another(config, tmp_pa
     assert len({first.folder, *(other.folder for other in others)}) == 5
 
 
+def test_the_same_files_in_other_roles_make_another(config):
+    """Training on both with a part held out is not training on the one and validating on the other."""
+    both = run(replace(config, train=[*config.train, *config.dev], dev=[]))[0]
+    assert both.folder != run(config)[0].folder
+
+
 def test_a_failure_leaves_nothing_behind(config, tmp_path, monkeypatch):
     def fail(*arguments, **options):
         raise UserError("no")
@@ -104,6 +110,12 @@ def test_a_corpus_of_nothing_but_too_long_lines_is_refused_by_the_limits_name(co
         run(config)
     with pytest.raises(UserError, match="max_characters"):
         run(replace(config, max_characters=100))
+
+
+def test_nothing_left_beside_the_held_out_pairs_is_refused(config, tmp_path):
+    write_pairs(tmp_path, "train", [(f"{pair[0]} " * 9, f"{pair[1]} " * 9) for pair in toy_pairs(40)])
+    with pytest.raises(UserError, match="max_tokens"):
+        run(replace(config, dev=[], max_tokens=10))
 
 
 def test_without_development_files_a_part_of_training_is_held_out(config):
@@ -154,6 +166,15 @@ def test_sampled_epochs_repeat_differ_and_keep_the_text(config, kind):
         assert drawn.lengths().max() <= stored.lengths().max()
     plain = prepared.epoch(0.0, 1, 1)
     assert plain.source is prepared.source
+
+
+def test_a_sampled_epoch_keeps_unknown_characters_unknown(config, tmp_path):
+    pairs = toy_pairs(100)
+    write_pairs(tmp_path, "train", [*pairs, (pairs[0][0] + " ☃", pairs[0][1] + " ☃")])
+    tokenizer = replace(TOKENIZER, sampling=0.3, byte_fallback=False, vocab_size=60, character_coverage=0.99)
+    prepared, _ = run(config, tokenizer)
+    drawn = prepared.epoch(0.3, 1, 1)
+    assert 1 in prepared.source[100] and drawn.source[100].tolist() == prepared.source[100].tolist()
 
 
 def test_words(config):

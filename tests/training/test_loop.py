@@ -29,9 +29,12 @@ from mt.config import (
     TrainJob,
 )
 from mt.data.download import DataUnavailable
+from mt.data.sources import Sources
+from mt.data.text import Bitext
 from mt.decoding.translator import Translator
 from mt.errors import UserError
-from mt.evaluation.evaluate import evaluate_command
+from mt.evaluation.evaluate import evaluate_command, own_test_sets
+from mt.runtime.files import only_writer
 from mt.training import loop
 from mt.training.loop import train
 
@@ -98,14 +101,14 @@ def test_it_learns_what_it_was_shown_and_everything_is_written_down(job, norm, t
     scores = json.loads((folder / "scores.json").read_text())
     assert scores["shown"]["sacrebleu"] >= 95
     assert {path.name for path in folder.iterdir()} == {
-        *("config.yaml", "train.log", "metrics.jsonl", "cleaning.json", "scores.json"),
+        *(".lock", "config.yaml", "train.log", "metrics.jsonl", "cleaning.json", "scores.json"),
         *("checkpoints", "tensorboard", "hypotheses"),
     }
     hypotheses = (folder / scores["shown"]["hypotheses"]).read_text(encoding="utf-8").splitlines()
     assert len(hypotheses) == 20 and scores["shown"]["signature"].startswith("nrefs:1|case:mixed")
     log = (folder / "train.log").read_text()
     assert "\r" not in log and "20 of 20 pairs occur in the training text" in log
-    assert Checkpoint.open(folder).folder.name == "average-0000240"
+    assert Checkpoint.open(folder).folder.name == "average-0000240-of-2"
     validation = records(folder, "validation")
     assert [line["update"] for line in validation] == [120, 240]
     assert validation[1]["perplexity"] == pytest.approx(math.exp(validation[1]["nll"]))
@@ -210,6 +213,42 @@ def test_other_settings_under_the_same_name_are_refused_with_the_difference(job)
         run(job, model={"d_ff": 64})
 
 
+def test_another_text_under_an_unfinished_run_is_refused(job):
+    run(job)
+    path = Path(job.data.train[0])
+    path.write_text(path.read_text(encoding="utf-8").replace("dog", "bird", 1), encoding="utf-8")
+    with pytest.raises(UserError, match="prepared corpus"):
+        run(job, train={"max_updates": 9})
+
+
+def test_a_start_that_failed_does_not_take_the_name(job):
+    with pytest.raises(UserError, match=r"tokenizer\.vocab_size=20"):
+        run(job, tokenizer={"vocab_size": 20})
+    run(job)
+
+
+def test_a_run_has_one_writer(job):
+    with only_writer(Path(job.run.root) / "run"), pytest.raises(UserError, match="another process"):
+        run(job)
+    run(job)
+
+
+def test_a_held_out_part_is_scored_and_is_no_leak(job):
+    folder = run(job, data={"dev": [], "test": {}})
+    assert set(json.loads((folder / "scores.json").read_text())) == {"dev"}
+    assert "occur in the training text" not in (folder / "train.log").read_text()
+
+
+def test_one_bad_test_set_does_not_cost_the_others(job):
+    extra = Path(job.data.test["toy"][0]).with_name("extra.tsv")
+    extra.write_text("a dog\tein Hund\n", encoding="utf-8")
+    changed = replace(job, data=replace(job.data, test={**job.data.test, "extra": [str(extra)]}))
+    assert set(json.loads((run(changed) / "scores.json").read_text())) == {"dev", "toy", "extra"}
+    extra.write_text("only one column\n", encoding="utf-8")
+    sets = own_test_sets(Sources([], [], lambda: {"extra": [Bitext(extra, None, ("en", "de"))]}), print)
+    assert sets == {}
+
+
 def test_budgets_by_epochs_and_patience(job):
     folder = run(job, run={"name": "epochs"}, train={"max_updates": None, "max_epochs": 2, "update_tokens": 700})
     updates = [line["update"] for line in records(folder, "train")]
@@ -311,7 +350,8 @@ def test_evaluating_files_checks_their_counts(job, tmp_path):
     source, target = job.data.test["toy"]
     options = {"checkpoint": str(folder), "decode": job.decode, "device": Device.cpu}
     evaluate_command(EvaluateJob(input=source, reference=target, **options))
-    assert set(json.loads((folder / "scores.json").read_text())) == {"dev", "toy", "test"}
+    assert set(json.loads((folder / "scores-files.json").read_text())) == {"test"}
+    assert set(json.loads((folder / "scores.json").read_text())) == {"dev", "toy"}
     with pytest.raises(UserError, match=r"40 lines.* 20"):
         evaluate_command(EvaluateJob(input=source, reference=job.data.dev[1], **options))
     with pytest.raises(UserError, match="go together"):
