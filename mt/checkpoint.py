@@ -25,9 +25,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from mt.config import AverageJob, TrainJob, Which, from_plain, to_plain
+from mt.config import AverageJob, TrainJob, Which
 from mt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from mt.errors import UserError
+from mt.jobs import from_plain, to_plain
 from mt.model.transformer import Transformer
 from mt.runtime.files import write_whole
 

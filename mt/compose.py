@@ -8,8 +8,9 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from mt.config import HARMLESS, Corpus, Job, PrepareJob, TrainJob, raw_dir, validate
+from mt.config import HARMLESS, Corpus, Job, PrepareJob, TrainJob, raw_dir
 from mt.errors import UserError
+from mt.jobs import validate
 from mt.overrides import GROUPS, JOBS, LANGUAGES, checked, config_folder
 
 DEFAULT_RECIPE = "multi30k"

@@ -1,15 +1,12 @@
 """The typed configuration: every key, its default, its meaning and what it may be, in this one place.
 
-A command gets one frozen `...Job`, checked by `validate` before any work. YAML under configs/ only holds what
+A command gets one frozen `...Job`, checked by `mt.jobs.validate` before any work. YAML under configs/ only holds what
 differs from the defaults here; `mt.compose` builds the jobs from YAML and the command line.
 """
 
-from collections.abc import Iterator
-from dataclasses import Field, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, get_type_hints
-
-from mt.errors import UserError
+from typing import Any
 
 
 def key(default: Any, help: str, **limits: float) -> Any:
@@ -271,96 +268,3 @@ HARMLESS |= {"train.validate_every", "train.save_every", "train.log_every"}
 HARMLESS |= {"train.batch_tokens", "train.device", "train.threads", "decode.batch_tokens"}
 
 Job = TrainJob | PrepareJob | EvaluateJob | TranslateJob | AverageJob
-
-
-def walk(config: Any, prefix: str = "") -> Iterator[tuple[str, Field[Any], Any]]:
-    """All keys of a job, depth first: (dotted name, dataclass field, value)."""
-    for item in fields(config):
-        value = getattr(config, item.name)
-        if is_dataclass(value):
-            yield from walk(value, f"{prefix}{item.name}.")
-        else:
-            yield f"{prefix}{item.name}", item, value
-
-
-def to_plain(config: Any) -> dict[str, Any]:
-    """A job as nested dicts of plain types, which YAML and JSON can hold."""
-    values = {item.name: getattr(config, item.name) for item in fields(config)}
-    return {
-        name: to_plain(value) if is_dataclass(value) else value.value if isinstance(value, Enum) else value
-        for name, value in values.items()
-    }
-
-
-def from_plain(kind: type[Any], values: dict[str, Any]) -> Any:
-    """The job that `to_plain` gave; missing keys take their defaults. Raises UserError for unknown keys."""
-    types = get_type_hints(kind)
-    if unknown := values.keys() - types.keys():
-        raise UserError(f"unknown configuration key {min(unknown)!r}: was this written by a newer mt?")
-
-    def convert(expected: Any, value: Any) -> Any:
-        if is_dataclass(expected):
-            return from_plain(expected, value)  # type: ignore[arg-type]
-        return expected(value) if isinstance(expected, type) and issubclass(expected, Enum) else value
-
-    return kind(**{name: convert(types[name], value) for name, value in values.items()})
-
-
-def limits_in_words(item: Field[Any]) -> str:
-    """What a key's number may be, such as "at least 0 and less than 1"; empty where anything goes."""
-    words = {"low": "at least", "above": "greater than", "high": "at most", "below": "less than"}
-    return " and ".join(f"{words[k]} {item.metadata[k]:g}" for k in words if k in item.metadata)
-
-
-def validate(job: Job) -> None:
-    """Refuse impossible values with one line that names the key, the value and what is allowed."""
-    for name, item, value in walk(job):
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            _check_limits(name, item, value)
-    if isinstance(job, EvaluateJob | TranslateJob | AverageJob) and not job.checkpoint:
-        raise UserError("checkpoint= is missing: name a run folder or a checkpoint, checkpoint=outputs/<run>")
-    if isinstance(job, TrainJob):
-        _check_training(job)
-    if isinstance(job, TrainJob | PrepareJob) and job.tokenizer.model and not job.tokenizer.joint:
-        raise UserError("tokenizer.model serves both languages: leave tokenizer.joint=true")
-    if isinstance(job, TrainJob | PrepareJob) and job.data.source == job.data.target:
-        raise UserError(f"data.source and data.target are both {job.data.source!r}: they must differ")
-    if isinstance(job, TrainJob | TranslateJob | EvaluateJob) and job.decode.nbest > job.decode.beam_size:
-        raise UserError(f"decode.nbest={job.decode.nbest} must be at most decode.beam_size={job.decode.beam_size}")
-
-
-def _check_limits(name: str, item: Field[Any], value: float) -> None:
-    limits = item.metadata
-    passed = (
-        value >= limits.get("low", value)
-        and value <= limits.get("high", value)
-        and ("above" not in limits or value > limits["above"])
-        and ("below" not in limits or value < limits["below"])
-    )
-    # NaN fails every comparison, infinity only some
-    finite = value == value and abs(value) != float("inf")
-    if not (finite and passed):
-        raise UserError(f"{name}={value} must be {limits_in_words(item) or 'a finite number'}")
-
-
-def _check_training(job: TrainJob) -> None:
-    model, train = job.model, job.train
-    if model.d_model % model.heads:
-        raise UserError(f"model.d_model={model.d_model} must be divisible by model.heads={model.heads}")
-    if model.d_model % 2:
-        raise UserError(f"model.d_model={model.d_model} must be even")
-    if model.tie is Tie.all and not job.tokenizer.joint:
-        raise UserError("model.tie=all needs one vocabulary: set tokenizer.joint=true, or model.tie=output")
-    if train.max_updates is None and train.max_epochs is None and train.max_minutes is None:
-        raise UserError("training needs a budget: set train.max_updates, train.max_epochs or train.max_minutes")
-    if train.batch_tokens < 2 * job.data.max_tokens + 2:
-        raise UserError(
-            f"train.batch_tokens={train.batch_tokens} cannot hold a pair of data.max_tokens="
-            f"{job.data.max_tokens} tokens a side: set it to at least {2 * job.data.max_tokens + 2}"
-        )
-    if model.positions is Positions.learned and model.max_positions <= job.data.max_tokens:
-        raise UserError(
-            f"model.max_positions={model.max_positions} must be greater than data.max_tokens={job.data.max_tokens}"
-        )
-    if job.tokenizer.sampling and job.tokenizer.kind is TokenizerKind.word:
-        raise UserError("tokenizer.sampling needs tokenizer.kind=sentencepiece")

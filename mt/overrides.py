@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from mt import config
-from mt.config import Job, limits_in_words, walk
+from mt.config import Job
 from mt.errors import UserError
+from mt.jobs import limits_in_words, walk
 
 JOBS: dict[str, type[Job]] = {
     "train": config.TrainJob,

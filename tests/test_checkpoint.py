@@ -13,8 +13,9 @@ from safetensors.torch import load_file
 
 from mt import checkpoint
 from mt.checkpoint import Checkpoint, CheckpointStore, average_command, stored_decode
-from mt.config import AverageJob, DecodeConfig, ModelConfig, TrainJob, Which, from_plain, to_plain
+from mt.config import AverageJob, DecodeConfig, ModelConfig, TrainJob, Which
 from mt.errors import UserError
+from mt.jobs import from_plain, to_plain
 from mt.model.transformer import Transformer
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.config import DataConfig, PrepareJob, TokenizerConfig, walk
+from mt.config import DataConfig, PrepareJob, TokenizerConfig
+from mt.jobs import walk
 from mt.data.batching import Indices, cut_batches, plan_epoch
 from mt.data.cleaning import CleaningReport, clean, non_nfc
 from mt.data.collate import Batch, collate

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from mt.checkpoint import Checkpoint, CheckpointStore
-from mt.config import EvaluateJob, to_plain
+from mt.config import EvaluateJob
 from mt.data.cleaning import non_nfc
 from mt.data.sources import Sources, locate
 from mt.data.text import read_lines, read_pairs
 from mt.decoding.translator import Translator
 from mt.errors import UserError
 from mt.evaluation.metrics import Scores, check_language, score, table
+from mt.jobs import to_plain
 from mt.runtime.files import write_whole
 
 Log = Callable[[str], None]

@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from mt.checkpoint import Checkpoint, CheckpointStore
-from mt.config import TrainJob, to_plain
+from mt.config import TrainJob
 from mt.data.batching import Indices
 from mt.data.cleaning import overlap
 from mt.data.module import Epoch, prepare
@@ -21,6 +21,7 @@ from mt.decoding.translator import Translator
 from mt.errors import UserError
 from mt.evaluation.evaluate import EvaluationSet, own_test_sets, score_sets
 from mt.evaluation.metrics import check_language, table
+from mt.jobs import to_plain
 from mt.reporting.runlog import RunLog
 from mt.runtime import distributed
 from mt.runtime.device import Runtime, peak_memory, start

@@ -8,9 +8,10 @@ import torch
 import yaml
 
 from mt.checkpoint import Checkpoint, CheckpointStore, load_parameters
-from mt.config import HARMLESS, TrainJob, from_plain, walk
+from mt.config import HARMLESS, TrainJob
 from mt.data.module import Prepared
 from mt.errors import UserError
+from mt.jobs import from_plain, walk
 from mt.model.transformer import Transformer
 from mt.reporting.environment import describe_environment
 from mt.reporting.runlog import RunLog
