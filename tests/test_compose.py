@@ -7,18 +7,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from mt.compose import compose, to_yaml
-from mt.config import (
-    HARMLESS,
-    Corpus,
-    EvaluateJob,
-    Optimizer,
-    PrepareJob,
-    Schedule,
-    TokenizerKind,
-    TrainJob,
-    walk,
-)
+from mt.config import HARMLESS, Corpus, EvaluateJob, Optimizer, PrepareJob, Schedule, TokenizerKind, TrainJob
 from mt.errors import UserError
+from mt.jobs import walk
 from mt.overrides import GROUPS, expand, keys, options
 
 
@@ -68,7 +59,7 @@ def test_each_data_choice_has_a_recipe_of_its_name(data):
 
 def test_what_the_user_chooses_counts_more_than_the_recipe():
     recipe = train_job("experiment=captions")
-    assert (recipe.model.dropout, recipe.tokenizer.vocab_size) == (0.1, 1000)
+    assert (recipe.model.dropout, recipe.tokenizer.vocab_size) == (0.0, 2000)
     chosen = train_job("experiment=captions", "model=small", "tokenizer=word", "optim.warmup_steps=7")
     assert (chosen.model.d_model, chosen.model.dropout, chosen.optim.warmup_steps) == (256, 0.2, 7)
     assert chosen.tokenizer.kind is TokenizerKind.word and chosen.tokenizer.vocab_size == 20000

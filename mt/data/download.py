@@ -132,6 +132,8 @@ def _transfer(url: str, part: Path, timeout: float, report: Report) -> None:
         part.unlink()
         return _transfer(url, part, timeout, report)
     with response:
+        # only now, so that an address out of reach is told once
+        report(f"downloading {url} to {part.with_suffix('').absolute()}")
         resumed = response.status == 206
         if resumed and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
             raise _Cut("the server resumes at the wrong place")

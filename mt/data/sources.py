@@ -72,8 +72,9 @@ def _multi30k(config: DataConfig, report: Report, training: bool) -> Sources:
     _check_direction(config, multi30k.LANGUAGES)
     environment = os.environ.get("MT_DATA")
     into = Path(raw_dir(config)).absolute()
-    elsewhere = (environment and f"{environment}/multi30k", "data/raw/multi30k")
-    folders = [into, *(Path(folder).absolute() for folder in elsewhere if folder)]
+    default = Path("data/raw/multi30k").absolute()
+    folders = [Path(environment).absolute() / "multi30k"] if environment else []
+    folders = [*folders, default] if into == default else [into, *folders, default]
 
     def split(name: str) -> list[Bitext]:
         source, target = (
@@ -82,9 +83,10 @@ def _multi30k(config: DataConfig, report: Report, training: bool) -> Sources:
         return [_bitext(config, source, target)]
 
     tests = multi30k.tests(config.source, config.target)
+    train = split("train") if training else []
     dev = split("val")
     report(f"Multi30k: {dev[0].source_path.parent}")
-    return Sources(split("train") if training else [], dev, lambda: {name: split(name) for name in tests})
+    return Sources(train, dev, lambda: {name: split(name) for name in tests})
 
 
 def _wmt14(config: DataConfig, report: Report, training: bool) -> Sources:

@@ -176,10 +176,10 @@ class Transformer(nn.Module):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
                 nn.init.xavier_uniform_(module.weight)
+        for module in self.modules():
             if isinstance(module, Attention):
                 for part in module.key_value.weight.chunk(2):
                     nn.init.xavier_uniform_(part)
-        for module in self.modules():
             if isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
                 if module.padding_idx is not None:

@@ -53,7 +53,8 @@ def test_it_is_found_again_and_other_options_or_text_make_another(config, tmp_pa
     with monkeypatch.context() as patch:
         patch.setattr(module, "train_tokenizers", None)  # must not be needed
         again, lines = run(config)
-        assert again.folder == first.folder and "prepared corpus:" in lines[-1]
+        assert again.folder == first.folder and lines[0].startswith("prepared corpus:")
+        assert any("100 kept" in line for line in lines)
     others = [
         run(config, replace(TOKENIZER, vocab_size=329))[0],
         run(replace(config, max_ratio=8.0))[0],

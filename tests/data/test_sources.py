@@ -170,8 +170,12 @@ def test_multi30k_takes_plain_files_and_no_mac_attributes(here: Path, monkeypatc
     multi30k_files(folder, monkeypatch)
     (folder / "train.en.gz").unlink()
     (folder / "train.en").write_text("plain\n")
+    monkeypatch.setitem(multi30k.LINES, "train", 1)
     (folder / "._train.en.gz").write_bytes(b"\x00\x05\x16\x07")
     assert next(read_pairs(locate(DataConfig(), quiet).train))[0] == "plain"
+    (folder / "train.en").write_text("made up\n" * 20)
+    with pytest.raises(UserError, match="20 lines"):
+        locate(DataConfig(), quiet)
 
 
 def test_multi30k_damaged_file_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

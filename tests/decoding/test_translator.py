@@ -34,6 +34,7 @@ def test_batches_order_and_neighbours_do_not_matter(toy_model, toy_tokenizers):
             assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-4)
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("positions", list(Positions))
 def test_scores_equal_teacher_forced_rescoring(toy_model, toy_tokenizers, positions):
     model = toy_model

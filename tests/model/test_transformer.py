@@ -163,6 +163,7 @@ def test_tying_is_sharing_a_parameter(tie, matrices):
     assert total == layers + matrices * 19 * 14
 
 
+@torch.no_grad()
 def test_untrained_predictions_are_near_uniform():
     torch.manual_seed(1)
     model = Transformer(ModelConfig(d_model=128, d_ff=256, heads=4, dropout=0.0), 1000, 1000).eval()

@@ -65,8 +65,8 @@ def test_nll_does_not_depend_on_smoothing():
 
 
 def test_float32_is_near_float64_and_bf16_products_near_float32():
-    exact = label_smoothed_loss(*example(), 0.1, PAD)
     x, weight, targets = example()
+    exact = label_smoothed_loss(x, weight, targets, 0.1, PAD)
     x32, weight32 = x.detach().float().requires_grad_(), weight.detach().float().requires_grad_()
     found = label_smoothed_loss(x32, weight32, targets, 0.1, PAD)
     expected = float(exact.smoothed.detach())
