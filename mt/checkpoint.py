@@ -6,8 +6,8 @@
     training_state.pt    plain types only, opened with weights_only
     meta.json            format version, update, scores, hashes
 
-A folder is written under a name that begins with a dot, then renamed. Which checkpoint is the last, the best and
-the average stands in checkpoints/index.json, swapped in one step.
+A folder is written under a name that begins with a dot, then renamed. Which checkpoint is the last, the best,
+the average and the last one scored stands in checkpoints/index.json, swapped in one step.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from mt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from mt.errors import UserError
 from mt.jobs import from_plain, to_plain
 from mt.model.transformer import Transformer
-from mt.runtime.files import write_whole
+from mt.runtime.files import only_writer, write_whole
 
 FORMAT = 1
 WEIGHTS, CONFIG, STATE, META = "model.safetensors", "config.yaml", "training_state.pt", "meta.json"
@@ -145,9 +145,9 @@ class CheckpointStore:
         """Write a checkpoint; after a kill at any moment it is whole or not there. UserError for a full disk."""
         temporary = self.folder / f".{name}.{os.getpid()}"
         shutil.rmtree(temporary, ignore_errors=True)
+        tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in weights.items()}
         try:
             temporary.mkdir(parents=True)
-            tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in weights.items()}
             save_file(tensors, temporary / WEIGHTS)
             if state is not None:
                 torch.save(dict(state), temporary / STATE)
@@ -189,6 +189,9 @@ class CheckpointStore:
         if (folder / META).exists() and _read_meta(folder)["average_of"] == list(names):
             self.set(average=name)
             return folder
+        if folder.exists():  # other members: a checkpoint never changes
+            name += "-" + hashlib.sha256(" ".join(names).encode()).hexdigest()[:6]
+            folder = self.folder / name
         checkpoints = [Checkpoint.open(self.folder / each) for each in names]
         total = {key: tensor.double() for key, tensor in checkpoints[0].load_weights().items()}
         for checkpoint in checkpoints[1:]:
@@ -234,12 +237,13 @@ def average_command(job: AverageJob) -> None:
     """`mt average`: average a run's last or best checkpoints and print the new folder."""
     run = Path(job.checkpoint).absolute()
     store = CheckpointStore(run / "checkpoints")
-    names = store.pick(job.count, job.which)
+    names = store.pick(job.count, job.which) if store.folder.is_dir() else []
     if not names:
         raise UserError(f"checkpoint={job.checkpoint}: there is no checkpoint in {store.folder}")
     if len(names) < job.count:
         raise UserError(f"count={job.count}: there are only {len(names)} checkpoints in {store.folder}")
-    print(store.average(names))
+    with only_writer(run):
+        print(store.average(names))
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:

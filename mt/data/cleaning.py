@@ -59,8 +59,8 @@ class CleaningReport:
         if self.kept <= held_out:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.most_common())
             raise UserError(
-                f"all {self.read:,} training pairs were dropped ({reasons}): mend the files, or raise the "
-                "limits data.max_characters, data.max_tokens and data.max_ratio"
+                f"of {self.read:,} training pairs none is left to train on ({reasons or 'too few'}): mend the files, or"
+                " raise the limits data.max_characters, data.max_tokens and data.max_ratio"
             )
 
     def lines(self) -> list[str]:

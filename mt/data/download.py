@@ -43,8 +43,7 @@ def check_sha256(path: Path, expected: str) -> None:
     found = sha256_of(path)
     if found != expected:
         raise UserError(
-            f"{path} is damaged or another version (SHA-256 {found}, expected {expected}): "
-            "replace it or delete it"
+            f"{path} is damaged or another version (SHA-256 {found}, expected {expected}): replace it or delete it"
         )
 
 
@@ -145,9 +144,7 @@ def _transfer(url: str, part: Path, timeout: float, report: Report) -> None:
         raise _Cut(f"{_size(part)} of {total} bytes came")
 
 
-def _write(
-    response: http.client.HTTPResponse, part: Path, mode: str, total: int | None, report: Report
-) -> None:
+def _write(response: http.client.HTTPResponse, part: Path, mode: str, total: int | None, report: Report) -> None:
     said = time.monotonic()
     try:
         stream = part.open(mode)

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.config import DataConfig, PrepareJob, TokenizerConfig
-from mt.jobs import walk
 from mt.data.batching import Indices, cut_batches, plan_epoch
 from mt.data.cleaning import CleaningReport, clean, non_nfc
 from mt.data.collate import Batch, collate
@@ -25,6 +24,7 @@ from mt.data.text import Bitext, count_pairs, read_pairs
 from mt.data.tokenizer import UNK, Tokenizer, Tokenizers, round_trip, unknown_share
 from mt.data.tokenizer_training import train_tokenizers
 from mt.errors import UserError
+from mt.jobs import walk
 
 Log = Callable[[str], None]
 
@@ -130,9 +130,7 @@ def prepare(sources: Sources, data: DataConfig, tokenizer: TokenizerConfig, seed
         temporary.rename(folder)
     except OSError as error:
         if not (folder / "meta.json").exists():  # else another process was faster, with the same result
-            raise UserError(
-                f"cannot write the prepared corpus {folder}: {error.strerror or error}"
-            ) from error
+            raise UserError(f"cannot write the prepared corpus {folder}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return Prepared.load(folder)
@@ -147,7 +145,7 @@ def prepare_command(job: PrepareJob) -> None:
 
     sources = locate(job.data, log)
     prepared = prepare(sources, job.data, job.tokenizer, job.seed, log)
-    sources.find_tests()  # so that a machine without a network can train and score
+    _ = sources.tests  # so that a machine without a network can train and score
     print(prepared.folder)
 
 
@@ -177,9 +175,7 @@ def _hash_files(paths: Sequence[Path]) -> list[str]:
     return hashes
 
 
-def _write(
-    sources: Sources, data: DataConfig, tokenizer: TokenizerConfig, seed: int, folder: Path, log: Log
-) -> None:
+def _write(sources: Sources, data: DataConfig, tokenizer: TokenizerConfig, seed: int, folder: Path, log: Log) -> None:
     report = CleaningReport()
     held_out = _write_texts(sources, data, folder, report)
     train = [folder / _TEXT.format(split="train", side=side) for side in _SIDES]
@@ -207,7 +203,9 @@ def _dev_remarks(tokenizers: Tokenizers, folder: Path) -> list[str]:
             f" {unknown_share(units, lines):.2%} unknown tokens"
         )
         if side == "target" and (odd := non_nfc(lines)):
-            remarks.append(f"warning: {odd} dev references are not in Unicode's NFC form: they may cost score invisibly")
+            remarks.append(
+                f"warning: {odd} dev references are not in Unicode's NFC form: they may cost score invisibly"
+            )
     return remarks
 
 
@@ -218,9 +216,7 @@ def _write_texts(sources: Sources, data: DataConfig, folder: Path, report: Clean
         raise UserError("the development set has no lines: give another data.dev, or none to hold a part of train out")
     every = max(20, -(-total // HELD_OUT))  # spread over the corpus, whose order is often by origin
     names = {
-        (split, side): folder / _TEXT.format(split=split, side=side)
-        for split in ("train", "dev")
-        for side in _SIDES
+        (split, side): folder / _TEXT.format(split=split, side=side) for split in ("train", "dev") for side in _SIDES
     }
     streams = {key: path.open("w", encoding="utf-8", newline="\n") for key, path in names.items()}
 

@@ -75,4 +75,6 @@ def _check_plain(path: Path) -> None:
     with path.open("rb") as stream:
         found = sum(1 for _ in stream)
     if found != expected:
-        raise UserError(f"{path} has {found} lines, Multi30k's has {expected}: remove it, or put the published file there")
+        raise UserError(
+            f"{path} has {found} lines, Multi30k's has {expected}: remove it, or put the published file there"
+        )

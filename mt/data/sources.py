@@ -3,8 +3,9 @@
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -23,16 +24,16 @@ class Sources:
     """The files of a corpus in one direction: splits as lists of parts, test sets by name.
 
     Without development files, `hold_out_dev` says that a part of train is to be held out for it. A named corpus's
-    test files are looked for only when `tests` is asked for: training goes without them.
+    test files are looked for one set at a time, when `find_tests[name]` is called: training goes without them.
     """
 
     train: list[Bitext]
     dev: list[Bitext]
-    find_tests: Callable[[], dict[str, list[Bitext]]]
+    find_tests: Mapping[str, Callable[[], list[Bitext]]]
 
     @property
     def tests(self) -> dict[str, list[Bitext]]:
-        return self.find_tests()
+        return {name: find() for name, find in self.find_tests.items()}
 
     @property
     def hold_out_dev(self) -> bool:
@@ -86,7 +87,7 @@ def _multi30k(config: DataConfig, report: Report, training: bool) -> Sources:
     train = split("train") if training else []
     dev = split("val")
     report(f"Multi30k: {dev[0].source_path.parent}")
-    return Sources(train, dev, lambda: {name: split(name) for name in tests})
+    return Sources(train, dev, {name: partial(split, name) for name in tests})
 
 
 def _wmt14(config: DataConfig, report: Report, training: bool) -> Sources:
@@ -104,7 +105,7 @@ def _wmt14(config: DataConfig, report: Report, training: bool) -> Sources:
 
     train = wmt14.training(config.source, config.target, folder, report) if training else []
     dev, test = wmt14.SETS
-    return Sources([_bitext(config, *paths) for paths in train], named(dev), lambda: {test: named(test)})
+    return Sources([_bitext(config, *paths) for paths in train], named(dev), {test: partial(named, test)})
 
 
 def _files(config: DataConfig, report: Report, training: bool) -> Sources:
@@ -117,19 +118,21 @@ def _files(config: DataConfig, report: Report, training: bool) -> Sources:
     for name in map(str, tests):
         if not _SET_NAME.fullmatch(name):
             raise UserError(f"data.test: the name {name!r} must be of letters, digits, '_', '-' and '.'")
-    # a mistyped test file, or two of unequal length, should not come out after hours of training
-    test_parts = {
-        str(name): _parts(config, f"data.test.{name}" if named else "data.test", files)
+    find_tests = {
+        str(name): partial(_parts, config, f"data.test.{name}" if named else "data.test", files)
         for name, files in tests.items()
         if files
     }
-    for parts in test_parts.values():
-        count_pairs(parts)
     train = _parts(config, "data.train", config.train) if training else []
     dev = _parts(config, "data.dev", config.dev)
-    for part in chain(train, dev, *test_parts.values()):
-        _warn_if_swapped(part, report)
-    return Sources(train, dev, lambda: test_parts)
+    sources = Sources(train, dev, find_tests)
+    if training:
+        # a mistyped test file, or two of unequal length, should not come out after hours of training
+        for parts in sources.tests.values():
+            count_pairs(parts)
+        for part in chain(train, dev, *sources.tests.values()):
+            _warn_if_swapped(part, report)
+    return sources
 
 
 def _parts(config: DataConfig, key: str, entries: object) -> list[Bitext]:
@@ -181,7 +184,7 @@ def _captions(config: DataConfig, report: Report) -> Sources:
         report(f"generating the captions into {folder}")
         _write_captions(folder)
     train, dev, test = ([_bitext(config, *paths[split])] for split in _CAPTIONS_SPLITS)
-    return Sources(train, dev, lambda: {"test": test})
+    return Sources(train, dev, {"test": lambda: test})
 
 
 def _write_captions(folder: Path) -> None:

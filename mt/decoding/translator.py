@@ -105,7 +105,7 @@ class Translator:
             min_length=decode.min_length + 1,
         )
         limits = [int(decode.max_length_a * len(ids) + decode.max_length_b) for ids in sources]
-        limits = [min(limit, self.model.longest_input()) for limit in limits]
+        limits = [min(limit, self.model.longest_input() + 1) for limit in limits]
         with torch.inference_mode(), self.runtime.autocast():
             state = self.model.start(pad_source(sources).to(device))
             return search(self.model.step, state, torch.tensor(limits, device=device), settings)

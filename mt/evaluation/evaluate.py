@@ -31,15 +31,11 @@ class EvaluationSet:
 
 def own_test_sets(sources: Sources, log: Log) -> dict[str, EvaluationSet]:
     """The corpus's development and test sets, by name; those that are not to be had are told and left out."""
-    splits = {"dev": sources.dev} if sources.dev else {}
-    try:
-        splits |= sources.tests
-    except UserError as error:
-        log(f"warning: the test sets are missing: {error}")
+    dev = {"dev": lambda: sources.dev} if sources.dev else {}
     sets = {}
-    for name, split in splits.items():
+    for name, find in {**dev, **sources.find_tests}.items():
         try:
-            pairs = list(read_pairs(split))
+            pairs = list(read_pairs(find()))
         except UserError as error:
             log(f"warning: {name} is not scored: {error}")
             continue
@@ -50,7 +46,12 @@ def own_test_sets(sources: Sources, log: Log) -> dict[str, EvaluationSet]:
     return sets
 
 
-def file_test_set(input: str, reference: str) -> EvaluationSet:
+def held_out_files(run: Path) -> tuple[Path, Path]:
+    """Where a run keeps source and target of the part that it held out, having no development files."""
+    return run / "held_out.source.txt", run / "held_out.target.txt"
+
+
+def file_test_set(input: str | Path, reference: str | Path) -> EvaluationSet:
     """A user's own pair of files; the counts are checked."""
     sources, references = list(read_lines(input)), list(read_lines(reference))
     if len(sources) != len(references):
@@ -65,13 +66,17 @@ def file_test_set(input: str, reference: str) -> EvaluationSet:
 
 def score_sets(
     translator: Translator,
+    model: str,
     sets: Mapping[str, EvaluationSet],
     language: str,
     folder: Path | None,
     name: str,
     log: Log,
 ) -> dict[str, Scores]:
-    """Translate and score each set; hypotheses and `name`.json go to the folder, where there is one."""
+    """Translate and score each set; hypotheses and `name`.json go to the folder, where there is one.
+
+    `model` is what the record calls the model: its checkpoint's name.
+    """
     scores, texts = {}, {}
     for set_name, chosen in sets.items():
         best = [hypotheses[0] for hypotheses in translator.translate_nbest(chosen.sources)]
@@ -85,7 +90,8 @@ def score_sets(
         for remark in remarks:
             log(f"warning: {set_name}: {remark}")
     if folder is not None:
-        how = {"decode": to_plain(translator.decode), "runtime": translator.runtime.describe()}
+        runtime = translator.runtime.describe()
+        how = {"checkpoint": model, "decode": to_plain(translator.decode), "runtime": runtime}
         try:
             _record(folder, name, language, scores, texts, how)
         except (OSError, ValueError) as error:
@@ -104,13 +110,17 @@ def evaluate_command(job: EvaluateJob) -> None:
         sets = {Path(job.input).name.split(".")[0]: file_test_set(job.input, job.reference)}
     else:
         sets = own_test_sets(locate(data, _say, training=False), _say)
+        held_out = held_out_files(checkpoints[0].folder.parent.parent)
+        if not sets and all(path.exists() for path in held_out):
+            sets = {"dev": file_test_set(*held_out)}
         if not sets:
             raise UserError("the run has no test sets of its own: give input=FILE reference=FILE")
     for checkpoint in checkpoints:
         translator = Translator.load(checkpoint.folder, job.decode, job.device, job.precision, job.threads)
         folder, name = _place(job, checkpoint)
         _say(f"{checkpoint.folder}, beam {job.decode.beam_size}, {translator.runtime.describe()}")
-        print(table(score_sets(translator, sets, data.target, folder, name, _say)), flush=True)
+        model = checkpoint.folder.name
+        print(table(score_sets(translator, model, sets, data.target, folder, name, _say)), flush=True)
 
 
 def _checkpoints(job: EvaluateJob) -> list[Checkpoint]:

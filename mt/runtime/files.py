@@ -34,6 +34,8 @@ def only_writer(folder: Path) -> Iterator[None]:
     with stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise UserError(f"another process is writing {folder}: wait for it, or choose another run.name") from None
+        except OSError as error:
+            raise UserError(f"{folder} is on a file system without locks ({error.strerror}): use another") from error
         yield

@@ -19,7 +19,7 @@ from mt.data.text import read_pairs
 from mt.data.tokenizer import PAD
 from mt.decoding.translator import Translator
 from mt.errors import UserError
-from mt.evaluation.evaluate import EvaluationSet, own_test_sets, score_sets
+from mt.evaluation.evaluate import EvaluationSet, held_out_files, own_test_sets, score_sets
 from mt.evaluation.metrics import check_language, table
 from mt.jobs import to_plain
 from mt.reporting.runlog import RunLog
@@ -55,7 +55,7 @@ def _train(job: TrainJob, run_folder: Path, sources: Sources, runtime: Runtime) 
     store.clean()
     last = store.index().get("last")
     resumed = Checkpoint.open(store.folder / last) if last else None
-    changed = check_same_run(run_folder, job) if resumed else []
+    changed = check_same_run(run_folder, resumed.config, job) if resumed else []
     with RunLog(run_folder, purge_from=resumed.meta["update"] if resumed else 0) as log:
         write_whole(run_folder / "config.yaml", yaml.safe_dump(to_plain(job), sort_keys=False, allow_unicode=True))
         for line in changed:
@@ -64,8 +64,12 @@ def _train(job: TrainJob, run_folder: Path, sources: Sources, runtime: Runtime) 
         write_whole(run_folder / "cleaning.json", json.dumps(prepared.cleaning, indent=1, ensure_ascii=False) + "\n")
         run = start_run(job, prepared, runtime, log, store, resumed)
         if run.finished() and store.index().get("scored") == last:
-            log.info(f"{run_folder} is finished: nothing to do (mt evaluate scores it again)")
+            why = "its patience is at an end" if run.out_of_patience() else "its budget is used"
+            log.info(f"{run_folder} is finished, {why}: nothing to do (mt evaluate scores it again)")
             return 0
+        if sources.hold_out_dev:
+            for path, lines in zip(held_out_files(run_folder), (prepared.dev_source, prepared.dev_target), strict=True):
+                write_whole(path, "".join(line + "\n" for line in lines))
         with StopRequest() as stop:
             _train_updates(run, stop)
         if stop.number is not None:
@@ -95,7 +99,10 @@ def _train_updates(run: Run, stop: StopRequest) -> None:
                 bar.update(done, f", epoch {progress.epoch}, update {progress.update}")
                 if run.finished() or stop.number is not None:
                     break
-    if run.store.index().get("last") != _name(progress.update):
+    unvalidated = stop.number is None and progress.update not in dict(progress.validated)
+    if unvalidated:
+        _validate(run)
+    if unvalidated or run.store.index().get("last") != _name(progress.update):
         _save(run)
 
 
@@ -144,7 +151,7 @@ def _step(run: Run) -> bool:
     if progress.skipped_in_a_row == GIVE_UP_AFTER:
         raise UserError(
             f"{GIVE_UP_AFTER} updates in a row had no finite gradient: lower optim.factor or optim.peak_lr, or"
-            f" raise optim.warmup_steps; the last good checkpoint is in {run.store.folder}"
+            f" raise optim.warmup_steps; what was saved before is in {run.store.folder}"
         )
     return finite
 
@@ -155,9 +162,9 @@ def _after_update(run: Run) -> None:
     if progress.update % train.log_every == 0:
         _log_training(run)
     due = progress.update % train.validate_every == 0 if train.validate_every else progress.update_in_epoch == 0
-    if due or run.finished():
+    if due:
         _validate(run)
-    if due or run.finished() or (train.save_every and progress.update % train.save_every == 0):
+    if due or (train.save_every and progress.update % train.save_every == 0):
         run.tick()
         _save(run)
         run.tick()
@@ -165,7 +172,7 @@ def _after_update(run: Run) -> None:
 
 def _log_training(run: Run) -> None:
     recent, progress = run.recent, run.progress
-    tokens = max(1, recent.target_tokens)
+    tokens = recent.target_tokens or math.nan  # none where every update was skipped
     values = {
         "loss": recent.smoothed / tokens,
         "nll": recent.nll / tokens,
@@ -221,7 +228,7 @@ def _save(run: Run) -> None:
     weights = dict(run.model.named_parameters())
     store.save(name, weights, run.job, run.prepared.tokenizers, meta, state)
     best = {"best": _name(progress.best_update)} if progress.best_update else {}
-    store.set(last=name, **best)
+    store.set(last=name, average=None, **best)  # an average of earlier checkpoints is not this run's any more
     needed = {_name(update) for update in progress.to_average(train.average, train.average_of)}
     store.delete([name for name in store.names() if name not in needed])
 
@@ -246,15 +253,14 @@ def _score(run: Run, sources: Sources, run_folder: Path) -> None:
     model = checkpoint.load_model().to(run.runtime.device)
     translator = Translator(model, run.prepared.tokenizers, options, full_precision)
     sets = own_test_sets(sources, log.info)
+    for name, chosen in sets.items():
+        pairs = zip(chosen.sources, chosen.references, strict=True)
+        if repeated := overlap(read_pairs(sources.train, run.job.data.invalid_utf8), pairs):
+            log.warning(f"{name}: {repeated} of {len(chosen.sources)} pairs occur in the training text")
     if not sets:
         sets = {"dev": EvaluationSet(run.prepared.dev_source, run.prepared.dev_target)}
-    foreign = {} if sources.hold_out_dev and "dev" in sets else sets  # held-out pairs stand in the training files
-    for name, test_set in foreign.items():
-        pairs = zip(test_set.sources, test_set.references, strict=True)
-        if repeated := overlap(read_pairs(sources.train, run.job.data.invalid_utf8), pairs):
-            log.warning(f"{name}: {repeated} of {len(test_set.sources)} pairs occur in the training text")
     log.info(f"scoring {checkpoint.folder.name} with beam {options.beam_size}, fp32")
-    scores = score_sets(translator, sets, run.job.data.target, run_folder, "scores", log.info)
+    scores = score_sets(translator, checkpoint.folder.name, sets, run.job.data.target, run_folder, "scores", log.info)
     for line in table(scores).splitlines():
         log.info(line)
     store.set(scored=_name(run.progress.update))

@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-import yaml
 
 from mt.checkpoint import Checkpoint, CheckpointStore, load_parameters
 from mt.config import HARMLESS, TrainJob
 from mt.data.module import Prepared
 from mt.errors import UserError
-from mt.jobs import from_plain, walk
+from mt.jobs import walk
 from mt.model.transformer import Transformer
 from mt.reporting.environment import describe_environment
 from mt.reporting.runlog import RunLog
@@ -77,13 +76,8 @@ class Run:
         return self.done_share() >= 1 or self.out_of_patience()
 
 
-def check_same_run(folder: Path, job: TrainJob) -> list[str]:
-    """What changed since the run in this folder saved something, if all of it may; else UserError with the rest."""
-    path = folder / "config.yaml"
-    try:
-        before = from_plain(TrainJob, yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, yaml.YAMLError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{path} cannot be read ({str(error).splitlines()[0]}): remove {folder}") from error
+def check_same_run(folder: Path, before: TrainJob, job: TrainJob) -> list[str]:
+    """What changed since the run saved something, if all of it may; UserError with the difference if not."""
     pairs = zip(walk(before), walk(job), strict=True)
     changed = {name: f"{name}: {old} -> {new}" for (name, _, old), (_, _, new) in pairs if old != new}
     if refused := changed.keys() - HARMLESS:
@@ -114,9 +108,9 @@ def start_run(
     scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.products == torch.float16)
     progress = Progress()
     if resumed:
-        if resumed.meta["corpus"] != prepared.folder.name:
+        if resumed.meta.get("corpus") != prepared.folder.name:
             raise UserError(
-                f"{resumed.folder} was trained on the prepared corpus {resumed.meta['corpus']}, and the text or its"
+                f"{resumed.folder} was trained on the prepared corpus {resumed.meta.get('corpus')}, and the text or its"
                 f" preparation now gives {prepared.folder.name}: put it back, or begin another run.name"
             )
         load_parameters(model, resumed.load_weights(), resumed.folder)

@@ -64,7 +64,9 @@ def test_a_sentence_above_the_limit_is_an_update_of_its_own():
 def test_batches_of_all_processes_are_a_partition_of_the_update(world_size, batch_tokens):
     update = np.arange(100, 143)
     batches = [
-        batch for rank in range(world_size) for batch in cut_batches(update, SOURCE, TARGET, batch_tokens, rank, world_size)
+        batch
+        for rank in range(world_size)
+        for batch in cut_batches(update, SOURCE, TARGET, batch_tokens, rank, world_size)
     ]
     assert sorted(np.concatenate(batches)) == update.tolist()
     for batch in batches:

@@ -149,9 +149,7 @@ def test_a_wrong_checksum_names_both_and_leaves_nothing(server: Server, path: Pa
     with pytest.raises(UserError) as caught:
         fetch(server.url, path, SHA256)
     message = str(caught.value)
-    assert all(
-        word in message for word in (server.url, str(path), SHA256, sha256(b"another file").hexdigest())
-    )
+    assert all(word in message for word in (server.url, str(path), SHA256, sha256(b"another file").hexdigest()))
     assert not list(path.parent.iterdir())
 
 
@@ -210,9 +208,7 @@ def test_checksums_are_recorded_once_and_verified_ever_after(tmp_path: Path) -> 
     assert sha256_of(tmp_path / "a") in str(caught.value) and expected[0][:64] in str(caught.value)
 
 
-def test_a_folder_that_cannot_be_written_is_no_obstacle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(content: object, path: Path) -> None:
         raise PermissionError(13, "Permission denied")
 

@@ -84,7 +84,7 @@ def test_a_failure_leaves_nothing_behind(config, tmp_path, monkeypatch):
 def test_unequal_files_are_refused_before_the_tokenizer_is_trained(config, tmp_path, monkeypatch):
     (tmp_path / "dev.de").write_text("nur eine Zeile\n", encoding="utf-8")
     monkeypatch.setattr(module, "train_tokenizers", None)
-    with pytest.raises(UserError, match="20 lines but .* has 1 lines"):
+    with pytest.raises(UserError, match=r"20 lines but .* has 1 lines"):
         run(config)
 
 

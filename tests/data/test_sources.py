@@ -363,7 +363,7 @@ def test_wmt14_test_set_of_another_size_is_refused(wmt: SimpleNamespace, monkeyp
     monkeypatch.setattr(wmt14_files, "SETS", {"newstest2013": ("wmt13", 2), "newstest2014": ("wmt14/full", 3003)})
     found = locate(wmt14("en", "de"), quiet)
     with pytest.raises(UserError, match="3 lines instead of 3003"):
-        found.find_tests()
+        found.find_tests["newstest2014"]()
 
 
 def test_wmt14_out_of_reach(web: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,11 +29,9 @@ from mt.config import (
     TrainJob,
 )
 from mt.data.download import DataUnavailable
-from mt.data.sources import Sources
-from mt.data.text import Bitext
 from mt.decoding.translator import Translator
 from mt.errors import UserError
-from mt.evaluation.evaluate import evaluate_command, own_test_sets
+from mt.evaluation.evaluate import evaluate_command
 from mt.runtime.files import only_writer
 from mt.training import loop
 from mt.training.loop import train
@@ -237,6 +235,16 @@ def test_a_held_out_part_is_scored_and_is_no_leak(job):
     folder = run(job, data={"dev": [], "test": {}})
     assert set(json.loads((folder / "scores.json").read_text())) == {"dev"}
     assert "occur in the training text" not in (folder / "train.log").read_text()
+    before = json.loads((folder / "scores.json").read_text())
+    (folder / "scores.json").unlink()
+    evaluate_command(EvaluateJob(checkpoint=str(folder), decode=job.decode, device=Device.cpu))
+    assert json.loads((folder / "scores.json").read_text()) == before
+
+
+def test_time_that_runs_out_still_ends_with_a_validation(job):
+    folder = run(job, train={"max_updates": None, "max_minutes": 0.01, "save_every": 1, "validate_every": 10**6})
+    last = records(folder, "train")[-1]["update"]
+    assert [record["update"] for record in records(folder, "validation")] == [last]
 
 
 def test_one_bad_test_set_does_not_cost_the_others(job):
@@ -244,9 +252,11 @@ def test_one_bad_test_set_does_not_cost_the_others(job):
     extra.write_text("a dog\tein Hund\n", encoding="utf-8")
     changed = replace(job, data=replace(job.data, test={**job.data.test, "extra": [str(extra)]}))
     assert set(json.loads((run(changed) / "scores.json").read_text())) == {"dev", "toy", "extra"}
-    extra.write_text("only one column\n", encoding="utf-8")
-    sets = own_test_sets(Sources([], [], lambda: {"extra": [Bitext(extra, None, ("en", "de"))]}), print)
-    assert sets == {}
+    extra.unlink()
+    evaluate_command(
+        EvaluateJob(checkpoint=str(Path(job.run.root) / "run"), output=str(extra.parent / "again"), device=Device.cpu)
+    )
+    assert set(json.loads((extra.parent / "again" / "scores.json").read_text())) == {"dev", "toy"}
 
 
 def test_budgets_by_epochs_and_patience(job):
@@ -304,10 +314,10 @@ def test_training_goes_without_its_test_files(job, monkeypatch):
         assert (checkpoints / "update-0000005").exists()
         raise DataUnavailable("gone")
 
-    monkeypatch.setattr(loop, "locate", lambda *arguments: replace(real(*arguments), find_tests=missing))
+    monkeypatch.setattr(loop, "locate", lambda *arguments: replace(real(*arguments), find_tests={"toy": missing}))
     folder = run(job)
     assert set(json.loads((folder / "scores.json").read_text())) == {"dev"}
-    assert "the test sets are missing: gone" in (folder / "train.log").read_text()
+    assert "toy is not scored: gone" in (folder / "train.log").read_text()
 
 
 def test_hypotheses_do_not_depend_on_the_references(job):

@@ -86,3 +86,11 @@ def test_no_gradient_is_made_where_none_is_wanted(monkeypatch):
     for off in (torch.no_grad(), torch.inference_mode()):
         with off:
             assert not label_smoothed_loss(x, weight, targets, 0.1, PAD).smoothed.requires_grad
+
+
+def test_float16_autocast_computes_the_loss_in_float32():
+    x, weight, targets = example(dtype=torch.float32)
+    exact = label_smoothed_loss(x, weight, targets, 0.1, PAD)
+    with torch.autocast("cpu", dtype=torch.float16):
+        found = label_smoothed_loss(x, weight, targets, 0.1, PAD)
+    assert float(found.smoothed.detach()) == float(exact.smoothed.detach())
