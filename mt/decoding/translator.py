@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import numpy as np
 import torch
@@ -126,7 +126,8 @@ def translate_command(job: TranslateJob) -> None:
     With decode.nbest above 1 a line has several: "line number ||| translation ||| score", numbers from 0.
     """
     translator = Translator.load(job.checkpoint, job.decode, job.device, job.precision, job.threads)
-    with _open_input(job.input) as source, _open_output(job.output) as target:
+    source_file = _open("input", job.input, "rb", sys.stdin.buffer)
+    with source_file as source, _open("output", job.output, "wb", sys.stdout.buffer) as target:
         if source.isatty():
             _say(f"one sentence a line, {translator.runtime.describe()}; Ctrl-D ends")
         damaged = number = cut = 0
@@ -161,22 +162,14 @@ def _blocks(stream: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
         yield block
 
 
-def _open_input(path: str | None) -> AbstractContextManager[IO[bytes]]:
+def _open(key: str, path: str | None, mode: str, standard: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
+    """The file that a key names, or the standard stream, which stays open."""
     if path is None:
-        return nullcontext(sys.stdin.buffer)
+        return nullcontext(standard)
     try:
-        return Path(path).open("rb")
+        return cast(IO[bytes], Path(path).open(mode))
     except OSError as error:
-        raise UserError(f"input={path}: {error.strerror} ({Path(path).absolute()})") from error
-
-
-def _open_output(path: str | None) -> AbstractContextManager[IO[bytes]]:
-    if path is None:
-        return nullcontext(sys.stdout.buffer)
-    try:
-        return Path(path).open("wb")
-    except OSError as error:
-        raise UserError(f"output={path}: {error.strerror} ({Path(path).absolute()})") from error
+        raise UserError(f"{key}={path}: {error.strerror} ({Path(path).absolute()})") from error
 
 
 def _say(text: str) -> None:
