@@ -11,13 +11,11 @@ import sys
 import textwrap
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import MISSING, Field, dataclass
-from enum import Enum
-from typing import Any
+from dataclasses import dataclass
 
 from mt.config import Corpus, Job, TrainJob
 from mt.errors import UserError
-from mt.overrides import GROUPS, JOBS, allowed, expand, keys, literal_value, nearest, options
+from mt.overrides import GROUPS, JOBS, allowed, default_text, expand, keys, literal_value, nearest, options
 
 FALLBACK_RECIPE = "captions"
 
@@ -296,14 +294,3 @@ def _help(command: Command) -> str:
 
 def _examples(examples: tuple[tuple[str, str], ...]) -> list[str]:
     return [line for purpose, example in examples for line in (f"  # {purpose}", f"  {example}")]
-
-
-def default_text(item: Field[Any]) -> str:
-    """A key's default as one would type it."""
-    factory = item.default_factory
-    value = item.default if factory is MISSING else factory()
-    if isinstance(value, Enum):
-        return value.name
-    if isinstance(value, float):
-        return f"{value:g}"
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

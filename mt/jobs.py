@@ -45,9 +45,11 @@ def from_plain(kind: type[Any], values: dict[str, Any]) -> Any:
         raise UserError(f"unknown configuration key {min(unknown)!r}: was this written by a newer mt?")
 
     def convert(expected: Any, value: Any) -> Any:
+        if not isinstance(expected, type):  # a union or a list of plain types
+            return value
         if is_dataclass(expected):
-            return from_plain(expected, value)  # type: ignore[arg-type]
-        return expected(value) if isinstance(expected, type) and issubclass(expected, Enum) else value
+            return from_plain(expected, value)
+        return expected(value) if issubclass(expected, Enum) else value
 
     return kind(**{name: convert(types[name], value) for name, value in values.items()})
 

@@ -11,7 +11,7 @@ import os
 import re
 import types
 from collections.abc import Iterable
-from dataclasses import Field, dataclass
+from dataclasses import MISSING, Field, dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -103,6 +103,17 @@ def allowed(item: Field[Any]) -> str:
         names |= {list: "a list [a,b]", Any: "a list [a,b] or {name: [a,b]}"}
         words = names[kind]
     return ", ".join(part for part in (words, limits_in_words(item), "or null" if optional else "") if part)
+
+
+def default_text(item: Field[Any]) -> str:
+    """A key's default as one would type it."""
+    factory = item.default_factory
+    value = item.default if factory is MISSING else factory()
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def options(group: str) -> dict[str, str]:

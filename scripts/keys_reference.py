@@ -6,9 +6,9 @@ python scripts/keys_reference.py [--check]
 import sys
 from pathlib import Path
 
-from mt.cli import COMMANDS, default_text
+from mt.cli import COMMANDS
 from mt.errors import UserError
-from mt.overrides import GROUPS, allowed, keys, options
+from mt.overrides import GROUPS, allowed, default_text, keys, options
 
 BEGIN, END = "<!-- keys:begin -->", "<!-- keys:end -->"
 README = Path(__file__).resolve().parent.parent / "README.md"

@@ -27,8 +27,8 @@ def calls(monkeypatch):
             seen.append((name, job))
 
         setattr(modules.setdefault(module, ModuleType(module)), function, entry)
-    modules["mt.checkpoint"].stored_decode = lambda path: {"beam_size": 9}  # type: ignore[attr-defined]
-    modules["mt.data.download"].DataUnavailable = Unavailable  # type: ignore[attr-defined]
+    modules["mt.checkpoint"].stored_decode = lambda path: {"beam_size": 9}
+    modules["mt.data.download"].DataUnavailable = Unavailable
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     return seen

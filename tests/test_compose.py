@@ -91,7 +91,7 @@ def test_stored_decode_options_count_less_than_the_users():
     "path", ["a=b", "ü", "(x)", "#1", "~", "a b", "a,b", "${x}", "'", "[a]", "{a: b}", "a:b", "\\"]
 )
 def test_paths_hold_any_character(path, tmp_path, monkeypatch):
-    assert getattr(compose("average", [f"checkpoint={path}"]), "checkpoint") == path  # noqa: B009
+    assert compose("average", [f"checkpoint={path}"]).checkpoint == path
     monkeypatch.chdir(tmp_path)
     if not set("[,'") & set(path):
         data = train_job("data=files", f"data.train=[{path}.en, {path}.de]").data
@@ -224,7 +224,7 @@ def test_sweep_expands_all_combinations():
 def test_sweep_names_hold_what_varies():
     varied = frozenset({"train.threads", "data.target"})
     job = compose("train", ["run.name=x", "train.threads=2", "data.target=fr"], named=varied)
-    assert getattr(job, "run").name == "x-data.target.fr-train.threads.2"  # noqa: B009
+    assert job.run.name == "x-data.target.fr-train.threads.2"
 
 
 def test_jobs_are_frozen_and_complete_in_yaml():

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from mt.data import captions_lexicon as lexicon
 from mt.data.captions_grammar import Both, Predicate, join
 from mt.data.captions_parts import PartSampler
+from mt.data.captions_tables import nouns_with
 
 WORDS = range(5, 26)  # words in an English sentence
 UNPRODUCTIVE = 1_000  # draws in a row without a new pair: the grammar is exhausted
@@ -126,7 +127,7 @@ class Sampler(PartSampler):
     def existence(self) -> Both:
         """There is an old table in the kitchen. / In der Küche gibt es einen alten Tisch."""
         kinds, tag = self.rng.choice((("r", "furniture"), ("o", "near"), ("vg", "road")))
-        noun, plural = self.rng.choice(self.grammar.nouns_with(tag)), self.chance(0.4)
+        noun, plural = self.rng.choice(nouns_with(tag)), self.chance(0.4)
         determiner = self.determiner(plural, 0.0)
         if plural and not determiner[0]:
             determiner = self.rng.choice(self.grammar.numbers)
@@ -140,7 +141,7 @@ class Sampler(PartSampler):
     def scene(self) -> Both:
         """Two men with a red ball in the park. / Zwei Männer mit einem roten Ball im Park."""
         person = self.subject_phrase("people")
-        noun, plural = self.rng.choice(self.grammar.nouns_with("carry")), self.chance(0.25)
+        noun, plural = self.rng.choice(nouns_with("carry")), self.chance(0.25)
         thing = self.phrase(noun, plural, self.determiner(plural, 0.0), 0.6)
         en, de = self.place("io")
         return (

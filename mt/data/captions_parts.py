@@ -17,7 +17,7 @@ from mt.data.captions_grammar import (
     contract,
     join,
 )
-from mt.data.captions_tables import grammar
+from mt.data.captions_tables import grammar, nouns_with, places_of
 
 UNOWNED = ("people", "wild", "near", "drink", "dish")  # what nobody calls his own
 
@@ -59,7 +59,7 @@ class PartSampler:
     def subject_phrase(self, who: str, modified: float = 0.4) -> Phrase:
         """Somebody (people, animal, wild) or a vehicle (road)."""
         plural = self.chance(0.3)
-        noun = self.rng.choice(self.grammar.nouns_with(who))
+        noun = self.rng.choice(nouns_with(who))
         return self.phrase(noun, plural, self.determiner(plural, 0.25), modified)
 
     def subject(self, plain: bool = False, active: bool = False) -> tuple[str, Subject]:
@@ -81,12 +81,12 @@ class PartSampler:
 
     def other(self, noun: Noun | None, *tags: str) -> Noun:
         """A noun with one of the tags, not the one given."""
-        return self.rng.choice([found for found in self.grammar.nouns_with(*tags) if found is not noun])
+        return self.rng.choice([found for found in nouns_with(*tags) if found is not noun])
 
     def appearance(self, plural: bool) -> Both:
         """In a red coat, with long hair."""
         tag = self.rng.choice(("in", "in", "have", "hair"))
-        noun = self.rng.choice(self.grammar.nouns_with(tag))
+        noun = self.rng.choice(nouns_with(tag))
         phrase = self.phrase(noun, plural, NO_ARTICLE if plural else A, 0.6)
         en, de = ("in", "in") if tag == "in" else ("with", "mit")
         return f"{en} {phrase.english()}", f"{de} {phrase.german('dat')}"
@@ -98,13 +98,13 @@ class PartSampler:
             en, de = self.rng.choice(self.grammar.near)
             phrase = self.phrase(self.other(avoid, "near"), False, determiner, 0.3)
             return f"{en} {phrase.english()}", contract(de, phrase.german("dat"))
-        place = self.rng.choice(self.grammar.places_of(kinds))
+        place = self.rng.choice(places_of(kinds))
         phrase = self.phrase(place.noun, False, determiner, 0.25)
         return f"{place.en} {phrase.english()}", contract(place.de, phrase.german("dat"))
 
     def direction(self, kinds: str) -> Both:
         """Where to: into the garden."""
-        place = self.rng.choice(self.grammar.places_of(kinds))
+        place = self.rng.choice(places_of(kinds))
         phrase = self.phrase(place.noun, False, A if self.chance(0.3) else THE, 0.25)
         return f"{place.en_towards} {phrase.english()}", contract(place.de, phrase.german("acc"))
 

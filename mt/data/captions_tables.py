@@ -91,18 +91,20 @@ class Grammar:
             for who, verbs in self.verbs.items()
         }
 
-    @cache  # noqa: B019  (one instance for the life of the process)
-    def nouns_with(self, *tags: str) -> list[Noun]:
-        """The nouns that carry any of the tags."""
-        return [noun for noun in self.nouns if not noun.tags.isdisjoint(tags)]
-
-    @cache  # noqa: B019
-    def places_of(self, kinds: str) -> list[Place]:
-        """The places of any of the kinds."""
-        return [place for place in self.places if set(place.kinds) & set(kinds)]
-
 
 @cache
 def grammar() -> Grammar:
     """The one grammar."""
     return Grammar()
+
+
+@cache
+def nouns_with(*tags: str) -> list[Noun]:
+    """The grammar's nouns that carry any of the tags."""
+    return [noun for noun in grammar().nouns if not noun.tags.isdisjoint(tags)]
+
+
+@cache
+def places_of(kinds: str) -> list[Place]:
+    """The grammar's places of any of the kinds."""
+    return [place for place in grammar().places if set(place.kinds) & set(kinds)]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from mt.config import InvalidText
 from mt.data.cleaning import INVALID_UTF8, CleaningReport
@@ -97,7 +97,7 @@ def _byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _open(path: Path) -> IO[bytes]:
     if path.suffix == ".gz":
-        return gzip.open(path)  # type: ignore[return-value]
+        return cast(IO[bytes], gzip.open(path))
     if path.suffix == ".xz":
         return lzma.open(path)
     return path.open("rb")

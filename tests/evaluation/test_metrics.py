@@ -130,7 +130,7 @@ def test_wrong_counts_are_refused(function) -> None:
 
 def test_wrapped_sides_are_refused() -> None:
     with pytest.raises(TypeError):
-        bleu(HYPOTHESES, [[line] for line in REFERENCES], "de")  # type: ignore[misc]
+        bleu(HYPOTHESES, [[line] for line in REFERENCES], "de")
     with pytest.raises(TypeError):
         bleu("abc", "abc", "de")
 

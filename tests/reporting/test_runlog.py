@@ -96,9 +96,9 @@ def test_resuming_leaves_no_gap_and_no_double(tmp_path: Path) -> None:
     for update in range(1, 16):
         killed.scalars(update, {"loss": 100.0 + update}, "train")
     killed.info("before")
-    killed._log.write("half a li")  # type: ignore[union-attr]
-    killed._metrics.write('{"update": 16, "ki')  # type: ignore[union-attr]
-    killed._log.flush(), killed._metrics.flush()  # type: ignore[union-attr]
+    killed._log.write("half a li")
+    killed._metrics.write('{"update": 16, "ki')
+    killed._log.flush(), killed._metrics.flush()
     with RunLog(tmp_path, purge_from=10) as log:
         for update in range(11, 21):
             log.scalars(update, {"loss": 200.0 + update}, "train")
