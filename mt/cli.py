@@ -1,23 +1,32 @@
 """`mt <command> [key=value ...]`: the table of commands, their help, and what a mistake looks like.
 
-Exit codes: 0 done, 2 a mistake in the command or its input, 1 the system refused, 130 interrupted, 141 nobody
-reads the output; a command may return one of its own.
+Exit codes: 0 done, 2 a mistake in the command or its input, 3 data that is neither here nor to be had, 1 the system
+refused or a fault of mt, 128 + n stopped by signal n (130 is Ctrl-C), 141 nobody reads the output.
+
+`mt --started` is what the processes of a job are started with, which lies in JOB_VARIABLE; it is not for users.
 """
 
 import importlib
 import io
+import json
 import os
 import sys
 import textwrap
+import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from mt.config import Corpus, Job, TrainJob
+from mt.config import Corpus, Device, Job, TrainJob
 from mt.errors import UserError
+from mt.jobs import from_plain, to_plain
 from mt.overrides import GROUPS, JOBS, allowed, default_text, expand, keys, literal_value, nearest, options
+from mt.runtime.signals import end_with_parent
 
 FALLBACK_RECIPE = "captions"
+UNAVAILABLE = 3
+JOB_VARIABLE = "MT_JOB"
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,7 @@ COMMANDS = {
         Command(
             "average",
             "average checkpoints of a run into one more checkpoint",
-            "mt.checkpoint:average_command",
+            "mt.checkpoint_store:average_command",
             (("the last five", "mt average checkpoint=outputs/multi30k-en-de count=5"),),
         ),
     )
@@ -90,23 +99,67 @@ def main(argv: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # whatever the locale
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+    arguments = sys.argv[1:] if argv is None else argv
+    if "RANK" in os.environ:
+        return _one_of_many(arguments)
     try:
-        code = _run(sys.argv[1:] if argv is None else argv)
-        sys.stdout.flush()
+        return _run_and_flush(arguments)
+    except BaseException as error:
+        return _explained(error)
+
+
+def _run_and_flush(arguments: list[str]) -> int:
+    code = _run(arguments)
+    sys.stdout.flush()
+    return code
+
+
+def _one_of_many(arguments: list[str]) -> int:
+    """The same as one of the processes that torch's launcher started: they end together, and one of them complains."""
+    end_with_parent()
+    try:
+        code = _run_and_flush(arguments)
+        if "mt.runtime.distributed" in sys.modules:
+            from mt.runtime import distributed
+
+            distributed.leave()
         return code
-    except UserError as error:
-        return _complain(str(error), 2)
-    except KeyboardInterrupt:
+    except BaseException as error:
+        # Whose fault it is speaks first. The launcher sees it end and ends the others, who wait here for that.
+        lost = "mt.runtime.distributed" in sys.modules and sys.modules["mt.runtime.distributed"].lost_contact(error)
+        time.sleep(10 if lost else 0 if os.environ["RANK"] == "0" else 2)
+        try:
+            code = _explained(error)
+        except BaseException:
+            print(f"process {os.environ['RANK']}:", file=sys.stderr)
+            traceback.print_exc()
+            code = 1
+        sys.stderr.flush()
+        os._exit(code)  # at once: what would be tidied up waits for the others
+
+
+def _explained(error: BaseException) -> int:
+    """Say in one line what is the user's to mend and give the exit code; everything else is raised again."""
+    if isinstance(error, UserError):
+        return _complain(str(error), UNAVAILABLE if _is_unavailable(error) else 2)
+    if isinstance(error, KeyboardInterrupt):
         return _complain("interrupted", 130)
-    except BrokenPipeError:
+    if isinstance(error, BrokenPipeError):
         # Else the interpreter complains at exit, when it flushes what nobody reads
         with suppress(OSError, ValueError):
             stdout = sys.stdout.fileno()
             os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
         return 141
-    except OSError as error:
+    if isinstance(error, OSError):
         where = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
         return _complain(f"{where}: {error.strerror or error}".removeprefix(": "), 1)
+    raise error
+
+
+def _is_unavailable(error: UserError) -> bool:
+    from mt.data.download import DataUnavailable
+
+    return isinstance(error, DataUnavailable)
 
 
 def _complain(text: str, code: int) -> int:
@@ -127,6 +180,10 @@ def _run(arguments: list[str]) -> int:
             print("mt, not installed: run from its folder")
         return 0
     name, *rest = arguments
+    if name == "--started" and JOB_VARIABLE in os.environ:
+        started = json.loads(os.environ[JOB_VARIABLE])
+        command = COMMANDS[started["command"]]
+        return _here(command, from_plain(command.job, started["job"]))
     if name not in COMMANDS:
         raise UserError(f"mt has no command {name!r}: use {', '.join(COMMANDS)}{nearest(name, COMMANDS)}")
     command = COMMANDS[name]
@@ -183,6 +240,20 @@ def _job(command: Command, overrides: list[str]) -> Job:
 
 
 def _call(command: Command, job: Job) -> int:
+    """Do it in this process, or in as many as the job asks for."""
+    devices = job.train.devices if isinstance(job, TrainJob) else getattr(job, "devices", "1")
+    if devices != "1":
+        from mt.runtime.launcher import processes_to_start, run_processes
+
+        device = job.train.device if isinstance(job, TrainJob) else getattr(job, "device", Device.auto)
+        count = processes_to_start(devices, device)
+        if count > 1:
+            plain = {"command": command.name, "job": to_plain(job)}
+            return run_processes(["--started"], count, {JOB_VARIABLE: json.dumps(plain)})
+    return _here(command, job)
+
+
+def _here(command: Command, job: Job) -> int:
     module, _, function = command.entry.partition(":")
     entry: Callable[[Job], int | None] = getattr(importlib.import_module(module), function)
     return entry(job) or 0
@@ -193,25 +264,29 @@ def _train(overrides: list[str], named: frozenset[str] = frozenset()) -> int:
     from mt.compose import compose, recipe_is_chosen
 
     job = compose("train", overrides, named=named)
+    assert isinstance(job, TrainJob)
+    elsewhere = any(override.startswith("data.raw_dir=") for override in overrides)
+    default = job.data.corpus is Corpus.multi30k and not recipe_is_chosen(overrides) and not elsewhere
+    may_fall_back = default and {job.data.source, job.data.target} == {"en", "de"}
+    reason = ""
     try:
-        return _call(COMMANDS["train"], job)
+        code = _call(COMMANDS["train"], job)
+        if code != UNAVAILABLE or not may_fall_back:  # of processes that were started, which have said why
+            return code
     except UserError as error:
-        from mt.data.download import DataUnavailable
-
-        assert isinstance(job, TrainJob)
-        elsewhere = any(override.startswith("data.raw_dir=") for override in overrides)
-        default = job.data.corpus is Corpus.multi30k and not recipe_is_chosen(overrides) and not elsewhere
-        made_up = {job.data.source, job.data.target} == {"en", "de"}
-        if not (default and made_up and isinstance(error, DataUnavailable)):
+        if not (may_fall_back and _is_unavailable(error)):
             raise
-        reason = str(error)
+        reason = f" {error}"
     notice = (
         "Multi30k is neither here nor reachable, so this trains on generated captions instead"
-        f" (experiment={FALLBACK_RECIPE}): its scores say nothing about Multi30k. {reason}"
+        f" (experiment={FALLBACK_RECIPE}): its scores say nothing about Multi30k.{reason}"
     )
-    print(notice, file=sys.stderr, flush=True)
+    speaks = os.environ.get("RANK", "0") == "0"
+    if speaks:
+        print(notice, file=sys.stderr, flush=True)
     code = _call(COMMANDS["train"], compose("train", [*overrides, f"experiment={FALLBACK_RECIPE}"], named=named))
-    print(notice, file=sys.stderr, flush=True)
+    if speaks:
+        print(notice, file=sys.stderr, flush=True)
     return code
 
 

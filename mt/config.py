@@ -190,7 +190,11 @@ class TrainConfig:
     average_of: Which = key(Which.last, "the last, or the best, checkpoints are averaged")
     precision: Precision = key(Precision.auto, "of matrix products; auto is bf16 where the hardware is fast at it")
     device: Device = key(Device.auto, "auto is a GPU where there is one")
-    threads: int = key(0, "CPU threads; 0 is all cores", low=0)
+    devices: str = key("1", "processes on this machine, each with a GPU of its own where there are: a number, or auto")
+    threads: int = key(0, "CPU threads of each process; 0 shares all cores out", low=0)
+    init_from: str | None = key(
+        None, "begin from the weights and the tokenizers of this checkpoint or run; its sizes replace model.*"
+    )
 
 
 @dataclass(frozen=True)
@@ -231,8 +235,9 @@ class EvaluateJob:
     output: str | None = key(None, "folder for scores and hypotheses (default: the run folder)")
     all_checkpoints: bool = key(False, "score every checkpoint of the run")
     device: Device = key(Device.auto, "auto is a GPU where there is one")
+    devices: str = key("1", "processes on this machine, each with a GPU of its own where there are: a number, or auto")
     precision: Precision = key(Precision.fp32, "of matrix products")
-    threads: int = key(0, "CPU threads; 0 is all cores", low=0)
+    threads: int = key(0, "CPU threads of each process; 0 shares all cores out", low=0)
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 
 
@@ -242,8 +247,9 @@ class TranslateJob:
     input: str | None = key(None, "source text, a line a sentence (default: standard input)")
     output: str | None = key(None, "file for the translations (default: standard output)")
     device: Device = key(Device.auto, "auto is a GPU where there is one")
+    devices: str = key("1", "processes on this machine, each with a GPU of its own where there are: a number, or auto")
     precision: Precision = key(Precision.fp32, "of matrix products")
-    threads: int = key(0, "CPU threads; 0 is all cores", low=0)
+    threads: int = key(0, "CPU threads of each process; 0 shares all cores out", low=0)
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 
 
@@ -265,6 +271,6 @@ def raw_dir(data: DataConfig) -> str:
 HARMLESS = {"run.name", "run.root", "data.raw_dir", "data.prepared_dir"}
 HARMLESS |= {"train.max_updates", "train.max_epochs", "train.max_minutes", "train.patience"}
 HARMLESS |= {"train.validate_every", "train.save_every", "train.log_every"}
-HARMLESS |= {"train.batch_tokens", "train.device", "train.threads", "decode.batch_tokens"}
+HARMLESS |= {"train.batch_tokens", "train.device", "train.devices", "train.threads", "decode.batch_tokens"}
 
 Job = TrainJob | PrepareJob | EvaluateJob | TranslateJob | AverageJob

@@ -1,9 +1,11 @@
 """What can be done with a job: walk its keys, make it plain types and back, and refuse what is impossible."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import Field, fields, is_dataclass
 from enum import Enum
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from mt.config import (
     AverageJob,
@@ -38,20 +40,39 @@ def to_plain(config: Any) -> dict[str, Any]:
     }
 
 
-def from_plain(kind: type[Any], values: dict[str, Any]) -> Any:
-    """The job that `to_plain` gave; missing keys take their defaults. Raises UserError for unknown keys."""
+def from_plain(kind: type[Any], values: Any) -> Any:
+    """The job that `to_plain` gave; missing keys take their defaults. Raises UserError for what is none."""
     types = get_type_hints(kind)
+    if not isinstance(values, dict):
+        raise UserError(f"{values!r} is not a section of a configuration")
     if unknown := values.keys() - types.keys():
-        raise UserError(f"unknown configuration key {min(unknown)!r}: was this written by a newer mt?")
+        raise UserError(f"unknown configuration key {min(unknown, key=str)!r}: was this written by a newer mt?")
 
-    def convert(expected: Any, value: Any) -> Any:
-        if not isinstance(expected, type):  # a union or a list of plain types
-            return value
+    def convert(name: str, expected: Any, value: Any) -> Any:
         if is_dataclass(expected):
-            return from_plain(expected, value)
-        return expected(value) if issubclass(expected, Enum) else value
+            return from_plain(cast(type[Any], expected), value)
+        if isinstance(expected, type) and issubclass(expected, Enum):
+            return expected(value)
+        kinds = get_args(expected) if isinstance(expected, UnionType) else (expected,)
+        if not any(_fits(each, value) for each in kinds):
+            raise UserError(f"{name}={value!r} is not what it should be")
+        return value
 
-    return kind(**{name: convert(types[name], value) for name, value in values.items()})
+    try:
+        return kind(**{name: convert(name, types[name], value) for name, value in values.items()})
+    except ValueError as error:  # an unknown choice
+        raise UserError(str(error)) from error
+
+
+def _fits(expected: Any, value: Any) -> bool:
+    """Whether a plain value is of one plain type; a whole number is a number, and a truth value is none."""
+    if expected is Any:
+        return True
+    if expected is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if expected is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, get_origin(expected) or expected)
 
 
 def limits_in_words(item: Field[Any]) -> str:
@@ -62,11 +83,12 @@ def limits_in_words(item: Field[Any]) -> str:
 
 def validate(job: Job) -> None:
     """Refuse impossible values with one line that names the key, the value and what is allowed."""
-    for name, item, value in walk(job):
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            _check_limits(name, item, value)
+    check_limits(job)
     if isinstance(job, EvaluateJob | TranslateJob | AverageJob) and not job.checkpoint:
         raise UserError("checkpoint= is missing: name a run folder or a checkpoint, checkpoint=outputs/<run>")
+    for name, _, value in walk(job):
+        if name.rpartition(".")[2] == "devices" and not re.fullmatch("auto|[1-9][0-9]{0,3}", value):
+            raise UserError(f"{name}={value} must be a number of processes, at least 1, or auto")
     if isinstance(job, TrainJob):
         _check_training(job)
     if isinstance(job, TrainJob | PrepareJob) and job.tokenizer.model and not job.tokenizer.joint:
@@ -77,7 +99,14 @@ def validate(job: Job) -> None:
         raise UserError(f"decode.nbest={job.decode.nbest} must be at most decode.beam_size={job.decode.beam_size}")
 
 
-def _check_limits(name: str, item: Field[Any], value: float) -> None:
+def check_limits(job: Job) -> None:
+    """Refuse numbers that no job may have, such as a width of 0."""
+    for name, item, value in walk(job):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            _check_limit(name, item, value)
+
+
+def _check_limit(name: str, item: Field[Any], value: float) -> None:
     limits = item.metadata
     passed = (
         value >= limits.get("low", value)

@@ -19,10 +19,11 @@ ALLOWED: dict[str, set[str]] = {
     "data": LEAVES,
     "model": LEAVES,
     "checkpoint": {*LEAVES, "data.tokenizer", "model"},
+    "checkpoint_store": {*LEAVES, "data.tokenizer", "checkpoint"},
     "decoding": {*LEAVES, "data", "model", "checkpoint"},
     "decoding.search": set(),
-    "evaluation": {*LEAVES, "data", "model", "checkpoint", "decoding"},
-    "training": {*LEAVES, "data", "model", "checkpoint", "decoding", "evaluation"},
+    "evaluation": {*LEAVES, "data", "model", "checkpoint", "checkpoint_store", "decoding"},
+    "training": {*LEAVES, "data", "model", "checkpoint", "checkpoint_store", "decoding", "evaluation"},
     "overrides": {"errors", "config", "jobs"},
     "compose": {"errors", "config", "jobs", "overrides"},
     "cli": {
@@ -32,6 +33,7 @@ ALLOWED: dict[str, set[str]] = {
         "data",
         "model",
         "checkpoint",
+        "checkpoint_store",
         "decoding",
         "evaluation",
         "training",
@@ -42,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
 
 # Libraries that belong to one place each
 OWNERS = {
-    "torch.distributed": {"runtime.distributed"},
+    "torch.distributed": {"runtime.distributed", "runtime.launcher"},
     "torch.nn.parallel": {"runtime.distributed"},
     "hydra": {"overrides", "compose", "cli"},
     "omegaconf": {"overrides", "compose", "cli"},

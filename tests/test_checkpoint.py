@@ -9,11 +9,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+import yaml
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from mt import checkpoint
-from mt.checkpoint import Checkpoint, CheckpointStore, average_command, stored_decode
+from mt.checkpoint import Checkpoint, hash_file, stored_decode
+from mt.checkpoint_store import CheckpointStore, average_command
 from mt.config import AverageJob, DecodeConfig, ModelConfig, TrainJob, Which
 from mt.errors import UserError
 from mt.jobs import from_plain, to_plain
@@ -132,6 +134,14 @@ def test_what_a_killed_process_left_is_removed(store, toy_model, toy_tokenizers)
     assert sorted(path.name for path in store.folder.iterdir()) == ["index.json", "update-0000001"]
 
 
+def rewrite(folder, name, text):
+    """As somebody would who also mends the sums."""
+    (folder / name).write_text(text)
+    meta = json.loads((folder / "meta.json").read_text())
+    meta["hashes"][name] = hash_file(folder / name)
+    (folder / "meta.json").write_text(json.dumps(meta))
+
+
 def damage(folder, what):
     if what == "truncated weights":
         path = folder / "model.safetensors"
@@ -145,16 +155,22 @@ def damage(folder, what):
         (folder / "meta.json").write_text("{")
     elif what == "newer format":
         (folder / "meta.json").write_text(json.dumps(json.loads((folder / "meta.json").read_text()) | {"format": 99}))
-    elif what == "unknown key":
+    elif what == "changed configuration":
         (folder / "config.yaml").write_text((folder / "config.yaml").read_text() + "novelty: 1\n")
+    elif what == "unknown key":
+        rewrite(folder, "config.yaml", (folder / "config.yaml").read_text() + "novelty: 1\n")
     elif what == "config is no yaml":
-        (folder / "config.yaml").write_text("a: [")
+        rewrite(folder, "config.yaml", "a: [")
+    elif what == "impossible number":
+        rewrite(folder, "config.yaml", (folder / "config.yaml").read_text().replace("heads: 2", "heads: 0"))
+    elif what == "wrong type":
+        rewrite(folder, "config.yaml", (folder / "config.yaml").read_text().replace("heads: 2", "heads: two"))
     elif what == "no tokenizer":
         (folder / "tokenizer.model").unlink()
     else:
         other = Checkpoint.open(folder)
         job = replace(other.config, model=ModelConfig(d_model=8, heads=2))
-        (folder / "config.yaml").write_text(json.dumps(to_plain(job)))
+        rewrite(folder, "config.yaml", yaml.safe_dump(to_plain(job)))
 
 
 def open_all(folder):
@@ -171,7 +187,10 @@ def open_all(folder):
         ("no weights", "model.safetensors cannot be read"),
         ("meta is no json", "meta.json cannot be read"),
         ("newer format", "format 99"),
+        ("changed configuration", "config.yaml is damaged"),
         ("unknown key", "novelty"),
+        ("impossible number", "model.heads=0"),
+        ("wrong type", "heads='two'"),
         ("config is no yaml", "config.yaml cannot be read"),
         ("no tokenizer", "tokenizer.model"),
         ("another model's configuration", "shape|on one side only"),
@@ -204,9 +223,7 @@ def test_a_crafted_training_state_runs_nothing(store, toy_model, toy_tokenizers,
     folder = save(store, toy_model, toy_tokenizers, 1, state={})
     (folder / "training_state.pt").write_bytes(pickle.dumps(Crafted(str(tmp_path / "pwned"))))
     meta = json.loads((folder / "meta.json").read_text())
-    from mt.checkpoint import _hash
-
-    meta["hashes"]["training_state.pt"] = _hash(folder / "training_state.pt")
+    meta["hashes"]["training_state.pt"] = hash_file(folder / "training_state.pt")
     (folder / "meta.json").write_text(json.dumps(meta))
     with pytest.raises(UserError, match="cannot be read"):
         Checkpoint.open(folder).load_state()
@@ -217,14 +234,15 @@ def test_training_state_loads_where_mt_was_never_imported(store, toy_model, toy_
     from mt.config import Device, Precision
     from mt.runtime.device import start
     from mt.training.schedule import make_optimizer
-    from mt.training.state import Progress, training_state
+    from mt.training.state import Progress, Recent, training_state
 
     runtime = start(Device.cpu, Precision.fp32, torch.get_num_threads())
     optimizer = make_optimizer(toy_model, TrainJob().optim)
     toy_model.logits(toy_model(torch.tensor([[5, 3]]), torch.tensor([[2]]))).sum().backward()
     optimizer.step()
     scaler = torch.amp.GradScaler("cpu", enabled=False)
-    state = training_state(Progress(validated=[(1, 2.0)], best=(1.0, -2.0)), optimizer, scaler, runtime)
+    progress = Progress(validated=[(1, 2.0)], best=(1.0, -2.0))
+    state = training_state(progress, Recent(nll=1.5), optimizer, scaler, runtime, {"metrics.jsonl": 10})
     folder = save(store, toy_model, toy_tokenizers, 1, state=state)
     code = "import sys, torch; torch.load(sys.argv[1]); assert not [n for n in sys.modules if n.split('.')[0] == 'mt']"
     subprocess.run([sys.executable, "-c", code, str(folder / "training_state.pt")], check=True)
@@ -232,7 +250,7 @@ def test_training_state_loads_where_mt_was_never_imported(store, toy_model, toy_
 
 def test_a_job_survives_the_way_through_plain_types():
     job = replace(TrainJob(), seed=9, decode=DecodeConfig(beam_size=3))
-    assert from_plain(TrainJob, json.loads(json.dumps(to_plain(job)))) == job
+    assert from_plain(TrainJob, json.loads(yaml.safe_dump(to_plain(job)))) == job
 
 
 def test_mt_average_names_the_new_folder(store, toy_model, toy_tokenizers, capsys):

@@ -27,6 +27,7 @@ def calls(monkeypatch):
             seen.append((name, job))
 
         setattr(modules.setdefault(module, ModuleType(module)), function, entry)
+    modules["mt.checkpoint"] = ModuleType("checkpoint")
     modules["mt.checkpoint"].stored_decode = lambda path: {"beam_size": 9}
     modules["mt.data.download"].DataUnavailable = Unavailable
     for name, module in modules.items():
@@ -171,7 +172,7 @@ def test_default_falls_back_to_captions_and_says_so_first_and_last(calls, monkey
 def test_a_choice_never_falls_back(overrides, calls, monkeypatch, capsys):
     seen: list[str] = []
     train_as(monkeypatch, unreachable(seen))
-    assert main(["train", *overrides]) == 2
+    assert main(["train", *overrides]) == 3
     assert len(seen) == 1 and "no route" in capsys.readouterr().err
 
 

@@ -9,7 +9,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from mt.config import DataConfig
 from mt.errors import UserError
@@ -21,6 +21,8 @@ ONE_SIDED = "only one side has letters or digits"
 IDENTICAL = "pairs with source and target identical"
 DUPLICATE = "pairs that repeat an earlier one"
 UNEVEN = "pairs with one side over 3 times as long as the other, in characters"
+
+P = TypeVar("P", bound=tuple[str, str])
 
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _UNEVEN_RATIO = 3
@@ -89,7 +91,7 @@ def _excerpt(text: str) -> str:
     return printable + "…" if len(text) > _EXCERPT else printable
 
 
-def clean(pairs: Iterable[tuple[str, str]], config: DataConfig, report: CleaningReport) -> Iterator[tuple[str, str]]:
+def clean(pairs: Iterable[P], config: DataConfig, report: CleaningReport) -> Iterator[P]:
     """The training pairs worth keeping, unchanged; `report` is complete when the last one was taken.
 
     Pairs of read_pairs are reported with their file and line. UserError at the end when none is left.

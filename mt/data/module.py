@@ -4,10 +4,12 @@ import hashlib
 import json
 import os
 import shutil
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
+from functools import partial
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +30,11 @@ from mt.jobs import walk
 
 Log = Callable[[str], None]
 
-FORMAT = 2
+FORMAT = 3
 BLOCK = 8192  # lines tokenized at a time
 HELD_OUT = 1000  # development pairs taken from the training pairs where there are none, at most a twentieth
 _TEXT = "{split}.{side}.txt"
+_ORIGINS = "origins.npy"
 _SIDES = ("source", "target")
 
 
@@ -46,6 +49,8 @@ class Prepared:
     dev_source: list[str]
     dev_target: list[str]
     cleaning: dict[str, Any]  # the report of it
+    origins: NDArray[np.int64]  # [pairs, 2]: the part of the training text and the line in it, from 1
+    parts: list[str]  # the training text's files
 
     @classmethod
     def load(cls, folder: Path) -> "Prepared":
@@ -53,7 +58,15 @@ class Prepared:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         dev = [list(_own_lines(folder / _TEXT.format(split="dev", side=side))) for side in _SIDES]
         ids = [Ids.load(folder, side) for side in _SIDES]
-        return cls(folder, Tokenizers.load(folder), ids[0], ids[1], dev[0], dev[1], meta["cleaning"])
+        origins = np.load(folder / _ORIGINS, mmap_mode="r")
+        return cls(
+            folder, Tokenizers.load(folder), ids[0], ids[1], dev[0], dev[1], meta["cleaning"], origins, meta["parts"]
+        )
+
+    def where(self, sentence: int) -> str:
+        """File and line that a training pair comes from."""
+        part, line = self.origins[sentence]
+        return f"{self.parts[part]}, line {line}"
 
     def epoch(self, sampling: float, seed: int, number: int) -> "Epoch":
         """The training ids of an epoch: those on disk, or subwords drawn anew from (seed, number)."""
@@ -100,22 +113,46 @@ class Epoch:
         """Real target tokens of an update over all processes."""
         return int(self.target_lengths[update].sum())
 
-    def batches(self, update: Indices, batch_tokens: int, rank: int, world_size: int) -> Iterator[Batch]:
-        """This process's batches of an update, padded."""
-        lengths = self.source_lengths, self.target_lengths
-        for rows in cut_batches(update, *lengths, batch_tokens, rank, world_size):
-            yield collate([self.source[i] for i in rows], [self.target[i] for i in rows])
+    def share(self, update: Indices, batch_tokens: int, rank: int, world_size: int) -> list[Indices]:
+        """One process's share of an update, cut into batches; none where there are fewer sentences than processes."""
+        return cut_batches(update, self.source_lengths, self.target_lengths, batch_tokens, rank, world_size)
+
+    def batch(self, rows: Indices) -> Batch:
+        """The sentences, padded."""
+        return collate([self.source[i] for i in rows], [self.target[i] for i in rows])
+
+    def size(self, rows: Indices) -> tuple[int, int]:
+        """Real and padded tokens of the sentences as one batch, source and target together."""
+        source, target = self.source_lengths[rows], self.target_lengths[rows]
+        return int(source.sum() + target.sum()), len(rows) * int(source.max() + target.max())
+
+    def largest_update(self, plan: list[Indices], batch_tokens: int, world_size: int) -> Indices:
+        """The update whose batches need most memory: the largest batch, the longest sentences among equals."""
+        starts = np.cumsum([0, *(len(update) for update in plan[:-1])])
+        order = np.concatenate(plan)
+        sides = self.source_lengths[order], self.target_lengths[order]
+        longest = np.maximum.reduceat(sides[0], starts) + np.maximum.reduceat(sides[1], starts)
+        rows = -(-np.array([len(update) for update in plan]) // world_size)
+        return plan[int(np.lexsort((longest, np.minimum(rows * longest, batch_tokens)))[-1])]
 
 
-def prepare(sources: Sources, data: DataConfig, tokenizer: TokenizerConfig, seed: int, log: Log) -> Prepared:
+def prepare(
+    sources: Sources,
+    data: DataConfig,
+    tokenizer: TokenizerConfig,
+    seed: int,
+    log: Log,
+    tokenizers_from: Path | None = None,
+) -> Prepared:
     """The prepared corpus of a configuration: found by the hash of its texts and options, or made.
 
     Written under a temporary name and renamed, so that it is whole or not there. Raises UserError for bad files.
+    With a checkpoint folder in `tokenizers_from`, its tokenizers are used and none are trained.
     """
     texts = {"train": _hash_files(_paths(sources.train)), "dev": _hash_files(_paths(sources.dev))}
     folder = (
         Path(data.prepared_dir)
-        / f"{data.corpus.value}-{data.source}-{data.target}-{_key(data, tokenizer, seed, texts)}"
+        / f"{data.corpus.value}-{data.source}-{data.target}-{_key(data, tokenizer, seed, texts, tokenizers_from)}"
     )
     if (folder / "meta.json").exists():
         log(f"prepared corpus: {folder}")
@@ -126,7 +163,7 @@ def prepare(sources: Sources, data: DataConfig, tokenizer: TokenizerConfig, seed
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
     try:
         temporary.mkdir(parents=True)
-        _write(sources, data, tokenizer, seed, temporary, log)
+        _write(sources, data, tokenizer, seed, temporary, log, tokenizers_from)
         temporary.rename(folder)
     except OSError as error:
         if not (folder / "meta.json").exists():  # else another process was faster, with the same result
@@ -149,12 +186,16 @@ def prepare_command(job: PrepareJob) -> None:
     print(prepared.folder)
 
 
-def _key(data: DataConfig, tokenizer: TokenizerConfig, seed: int, texts: dict[str, list[str]]) -> str:
+def _key(
+    data: DataConfig, tokenizer: TokenizerConfig, seed: int, texts: dict[str, list[str]], tokenizers_from: Path | None
+) -> str:
     places = {"raw_dir", "prepared_dir", "train", "dev", "test"}  # the texts' hashes stand for them
     options: dict[str, Any] = {name: value for name, _, value in walk(data) if name not in places}
     options |= {f"tokenizer.{name}": value for name, _, value in walk(tokenizer)}
     if tokenizer.model:
         options["tokenizer.model"] = _hash_files([Path(tokenizer.model)])
+    if tokenizers_from:
+        options["tokenizers"] = _hash_files(sorted(tokenizers_from.glob("tokenizer.*")))
     plain = {name: value.value if isinstance(value, Enum) else value for name, value in options.items()}
     text = json.dumps({"format": FORMAT, "texts": texts, "seed": seed, **plain}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -175,20 +216,32 @@ def _hash_files(paths: Sequence[Path]) -> list[str]:
     return hashes
 
 
-def _write(sources: Sources, data: DataConfig, tokenizer: TokenizerConfig, seed: int, folder: Path, log: Log) -> None:
+def _write(
+    sources: Sources,
+    data: DataConfig,
+    tokenizer: TokenizerConfig,
+    seed: int,
+    folder: Path,
+    log: Log,
+    tokenizers_from: Path | None,
+) -> None:
     report = CleaningReport()
-    held_out = _write_texts(sources, data, folder, report)
+    held_out, origins = _write_texts(sources, data, folder, report)
     train = [folder / _TEXT.format(split="train", side=side) for side in _SIDES]
-    tokenizers = train_tokenizers(
-        lambda: _own_lines(train[0]), lambda: _own_lines(train[1]), tokenizer, data.source, data.target, seed, log
-    )
+    if tokenizers_from:
+        tokenizers = Tokenizers.load(tokenizers_from)
+    else:
+        texts = [partial(_own_lines, path) for path in train]
+        tokenizers = train_tokenizers(texts[0], texts[1], tokenizer, data.source, data.target, seed, log)
     tokenizers.save(folder)
-    _write_ids(tokenizers, data, folder, report)
+    kept = _write_ids(tokenizers, data, folder, report)
+    np.save(folder / _ORIGINS, origins[kept])
     report.check_kept(held_out)
     lines = report.lines() + _dev_remarks(tokenizers, folder)
     for line in lines:
         log(line)
-    meta = {"format": FORMAT, "cleaning": report.as_dict(), "log": lines}
+    parts = [part.name for part in sources.train]
+    meta = {"format": FORMAT, "cleaning": report.as_dict(), "log": lines, "parts": parts}
     (folder / "meta.json").write_text(json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
@@ -209,8 +262,13 @@ def _dev_remarks(tokenizers: Tokenizers, folder: Path) -> list[str]:
     return remarks
 
 
-def _write_texts(sources: Sources, data: DataConfig, folder: Path, report: CleaningReport) -> int:
-    """Cleaned training text and the development text, a sentence a line; the number of training pairs held out."""
+def _write_texts(
+    sources: Sources, data: DataConfig, folder: Path, report: CleaningReport
+) -> tuple[int, NDArray[np.int64]]:
+    """Cleaned training text and the development text, a sentence a line.
+
+    Gives the number of training pairs held out, and part and line of each other one: [pairs, 2].
+    """
     total = count_pairs(sources.train, data.invalid_utf8)
     if not sources.hold_out_dev and not count_pairs(sources.dev):
         raise UserError("the development set has no lines: give another data.dev, or none to hold a part of train out")
@@ -225,36 +283,43 @@ def _write_texts(sources: Sources, data: DataConfig, folder: Path, report: Clean
             streams[split, side].write(text + "\n")
 
     held_out = 0
+    origins = array("q")
+    numbers = {part: number for number, part in enumerate(sources.train)}
     try:
         for number, pair in enumerate(clean(read_pairs(sources.train, data.invalid_utf8, report), data, report)):
             chosen = sources.hold_out_dev and number % every == 0
             write("dev" if chosen else "train", pair)
             held_out += chosen
+            if not chosen:
+                origins.extend((numbers[pair.part], pair.line))
         for pair in read_pairs(sources.dev):
             write("dev", pair)
     finally:
         for stream in streams.values():
             stream.close()
-    return held_out
+    return held_out, np.frombuffer(origins, dtype=np.int64).reshape(-1, 2)
 
 
-def _write_ids(tokenizers: Tokenizers, data: DataConfig, folder: Path, report: CleaningReport) -> None:
-    """Training ids of the pairs within the limits, in place of the training text."""
+def _write_ids(tokenizers: Tokenizers, data: DataConfig, folder: Path, report: CleaningReport) -> NDArray[np.bool_]:
+    """Training ids of the pairs within the limits, in place of the training text; which pairs these are."""
     texts = [folder / _TEXT.format(split="train", side=side) for side in _SIDES]
     writers = [IdsWriter(folder, side, getattr(tokenizers, side).size) for side in _SIDES]
+    kept: list[NDArray[np.bool_]] = []
     with writers[0] as source_writer, writers[1] as target_writer:
         for sources, targets in zip(*(_blocks(_own_lines(text)) for text in texts), strict=True):
             source_ids, target_ids = tokenizers.source.encode(sources), tokenizers.target.encode(targets)
-            kept = []
+            fits = []
             for row, (source, target) in enumerate(zip(source_ids, target_ids, strict=True)):
-                if reason := _too_long(len(source), len(target), data):
+                reason = _too_long(len(source), len(target), data)
+                if reason:
                     report.drop(reason, "after tokenization", sources[row], targets[row])
-                else:
-                    kept.append(row)
-            source_writer.append(source_ids[row] for row in kept)
-            target_writer.append(target_ids[row] for row in kept)
+                fits.append(not reason)
+            source_writer.append(compress(source_ids, fits))
+            target_writer.append(compress(target_ids, fits))
+            kept.append(np.array(fits))
     for text in texts:
         text.unlink()
+    return np.concatenate(kept)
 
 
 def _too_long(source: int, target: int, data: DataConfig) -> str | None:

@@ -39,9 +39,12 @@ class Bitext:
     target_path: Path | None
     languages: tuple[str, str]
 
+    @property
+    def name(self) -> str:
+        return f"{self.source_path} and {self.target_path.name}" if self.target_path else str(self.source_path)
+
     def where(self, line: int) -> str:
-        beside = f" and {self.target_path.name}" if self.target_path else ""
-        return f"{self.source_path}{beside}, line {line}"
+        return f"{self.name}, line {line}"
 
 
 class Pair(tuple[str, str]):

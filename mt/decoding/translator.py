@@ -19,7 +19,9 @@ from mt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizers
 from mt.decoding.search import Hypothesis, Settings, search
 from mt.errors import UserError
 from mt.model.transformer import Transformer
-from mt.runtime.device import Runtime, start
+from mt.runtime import distributed
+from mt.runtime.device import Runtime, explained_memory, start
+from mt.runtime.stop import Interrupted, StopRequest
 
 READ_LINES = 4096  # lines translated together when reading a file
 
@@ -60,24 +62,41 @@ class Translator:
         model = checkpoint.load_model().to(runtime.device)
         return cls(model, checkpoint.load_tokenizers(), decode or checkpoint.config.decode, runtime)
 
-    def translate(self, lines: Sequence[str]) -> list[str]:
+    def translate(self, lines: Sequence[str], stop: StopRequest | None = None) -> list[str]:
         """The best translation of each line, in order; an empty line for a blank one."""
-        return [best[0].text for best in self.translate_nbest(lines)]
+        return [best[0].text for best in self.translate_nbest(lines, stop)]
 
-    def translate_nbest(self, lines: Sequence[str]) -> list[list[Translation]]:
-        """Up to decode.nbest different hypotheses of each line, best first; at least one."""
+    def translate_nbest(self, lines: Sequence[str], stop: StopRequest | None = None) -> list[list[Translation]]:
+        """Up to decode.nbest different hypotheses of each line, best first; at least one.
+
+        Processes that work together call this with the same lines, share the batches out, and all get everything.
+        Raises Interrupted, in all of them, once `stop` is wanted in one.
+        """
         sources = self.tokenizers.source.encode(lines)
         limit = self.model.longest_input()
         found: list[list[Translation]] = [[Translation("", 0.0, 0.0, (EOS,), False)] for _ in lines]
         was_training = self.model.training
         self.model.eval()
+        own: dict[int, list[Translation]] = {}
+        interrupted = False
         try:
-            for rows in self._batches([min(len(ids), limit) for ids in sources]):
+            # The batches are those of one process, so that even the last digit of a score is the same
+            batches = list(self._batches([min(len(ids), limit) for ids in sources]))
+            for rows in batches[distributed.rank() :: distributed.world_size()]:
+                if stop is not None and stop.wanted():
+                    interrupted = True
+                    break
                 for row, hypotheses in zip(rows, self._search([sources[row][:limit] for row in rows]), strict=True):
                     if hypotheses:  # none only where a diverged model's scores are not numbers
-                        found[row] = [self._translation(each) for each in hypotheses[: self.decode.nbest]]
+                        own[row] = [self._translation(each) for each in hypotheses[: self.decode.nbest]]
         finally:
             self.model.train(was_training)
+        for share, was_interrupted in distributed.gather((own, interrupted)):
+            interrupted |= was_interrupted
+            for row, translations in share.items():
+                found[row] = translations
+        if interrupted:
+            raise Interrupted
         return found
 
     def too_long(self, lines: Sequence[str]) -> int:
@@ -106,7 +125,8 @@ class Translator:
         )
         limits = [int(decode.max_length_a * len(ids) + decode.max_length_b) for ids in sources]
         limits = [min(limit, self.model.longest_input() + 1) for limit in limits]
-        with torch.inference_mode(), self.runtime.autocast():
+        memory = explained_memory("decode.batch_tokens", decode.batch_tokens)
+        with torch.inference_mode(), self.runtime.autocast(), memory:
             state = self.model.start(pad_source(sources).to(device))
             return search(self.model.step, state, torch.tensor(limits, device=device), settings)
 
@@ -126,17 +146,18 @@ def translate_command(job: TranslateJob) -> None:
     With decode.nbest above 1 a line has several: "line number ||| translation ||| score", numbers from 0.
     """
     translator = Translator.load(job.checkpoint, job.decode, job.device, job.precision, job.threads)
+    if distributed.rank() > 0:
+        while lines := _next(None):
+            translator.translate_nbest(lines)
+        return
     source_file = _open("input", job.input, "rb", sys.stdin.buffer)
     with source_file as source, _open("output", job.output, "wb", sys.stdout.buffer) as target:
         if source.isatty():
             _say(f"one sentence a line, {translator.runtime.describe()}; Ctrl-D ends")
         damaged = number = cut = 0
-        # a person waits for each answer
-        for block in _blocks(source, 1 if source.isatty() else READ_LINES):
-            lines = [line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace") for line in block]
+        blocks = _blocks(source, 1 if source.isatty() else READ_LINES)  # a person waits for each answer
+        while lines := _next(blocks):
             damaged += sum("\ufffd" in line for line in lines)
-            if number == 0:
-                lines[0] = lines[0].removeprefix("\ufeff")
             if longer := translator.too_long(lines):
                 _say(f"warning: {longer} lines are longer than the model's positions: their ends are not translated")
             for hypotheses in translator.translate_nbest(lines):
@@ -150,16 +171,24 @@ def translate_command(job: TranslateJob) -> None:
         _say(f"warning: {cut} translations reached the length limit (decode.max_length_a, decode.max_length_b)")
 
 
+def _next(blocks: Iterator[list[str]] | None) -> list[str]:
+    """The next lines that the leader reads, in all processes; none at the end."""
+    return distributed.on_leader(lambda: next(blocks, []) if blocks is not None else [])
+
+
 def _format(number: int, hypotheses: list[Translation], nbest: int) -> str:
     if nbest == 1:
         return hypotheses[0].text + "\n"
     return "".join(f"{number} ||| {found.text} ||| {found.score:.4f}\n" for found in hypotheses)
 
 
-def _blocks(stream: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
+def _blocks(stream: Iterable[bytes], size: int) -> Iterator[list[str]]:
     lines = iter(stream)
+    mark = "\ufeff"  # a byte order mark, at the file's start only
     while block := list(islice(lines, size)):
-        yield block
+        texts = [line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace") for line in block]
+        texts[0], mark = texts[0].removeprefix(mark), ""
+        yield texts
 
 
 def _open(key: str, path: str | None, mode: str, standard: IO[bytes]) -> AbstractContextManager[IO[bytes]]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mt.checkpoint import Checkpoint, CheckpointStore
+from mt.checkpoint import Checkpoint
+from mt.checkpoint_store import CheckpointStore
 from mt.config import EvaluateJob
 from mt.data.cleaning import non_nfc
 from mt.data.sources import Sources, locate
@@ -16,6 +17,8 @@ from mt.decoding.translator import Translator
 from mt.errors import UserError
 from mt.evaluation.metrics import Scores, check_language, score, table
 from mt.jobs import to_plain
+from mt.runtime import distributed
+from mt.runtime.device import start
 from mt.runtime.files import write_whole
 
 Log = Callable[[str], None]
@@ -75,11 +78,14 @@ def score_sets(
 ) -> dict[str, Scores]:
     """Translate and score each set; hypotheses and `name`.json go to the folder, where there is one.
 
-    `model` is what the record calls the model: its checkpoint's name.
+    `model` is what the record calls the model: its checkpoint's name. Several processes translate together, and
+    rank 0 alone scores: the others get nothing.
     """
     scores, texts = {}, {}
     for set_name, chosen in sets.items():
         best = [hypotheses[0] for hypotheses in translator.translate_nbest(chosen.sources)]
+        if distributed.rank() > 0:
+            continue
         texts[set_name] = [hypothesis.text for hypothesis in best]
         scores[set_name] = score(texts[set_name], chosen.references, language)
         remarks = list(scores[set_name].warnings)
@@ -89,7 +95,7 @@ def score_sets(
             remarks.append(f"{odd} references are not in Unicode's NFC form: they may cost score invisibly")
         for remark in remarks:
             log(f"warning: {set_name}: {remark}")
-    if folder is not None:
+    if folder is not None and scores:
         runtime = translator.runtime.describe()
         how = {"checkpoint": model, "decode": to_plain(translator.decode), "runtime": runtime}
         try:
@@ -103,13 +109,14 @@ def evaluate_command(job: EvaluateJob) -> None:
     """`mt evaluate`: a table of scores on the terminal, scores and hypotheses in the run folder."""
     if (job.input is None) != (job.reference is None):
         raise UserError("input= and reference= go together: give both, or neither for the run's own test sets")
+    start(job.device, job.precision, job.threads)
     checkpoints = _checkpoints(job)
     data = checkpoints[0].config.data
     check_language(data.target)
     if job.input is not None and job.reference is not None:
         sets = {Path(job.input).name.split(".")[0]: file_test_set(job.input, job.reference)}
     else:
-        sets = own_test_sets(locate(data, _say, training=False), _say)
+        sets = distributed.leader_first(lambda: own_test_sets(locate(data, _say, training=False), _say))
         held_out = held_out_files(checkpoints[0].folder.parent.parent)
         if not sets and all(path.exists() for path in held_out):
             sets = {"dev": file_test_set(*held_out)}
@@ -120,7 +127,8 @@ def evaluate_command(job: EvaluateJob) -> None:
         folder, name = _place(job, checkpoint)
         _say(f"{checkpoint.folder}, beam {job.decode.beam_size}, {translator.runtime.describe()}")
         model = checkpoint.folder.name
-        print(table(score_sets(translator, model, sets, data.target, folder, name, _say)), flush=True)
+        if scores := score_sets(translator, model, sets, data.target, folder, name, _say):
+            print(table(scores), flush=True)
 
 
 def _checkpoints(job: EvaluateJob) -> list[Checkpoint]:
@@ -166,4 +174,5 @@ def _record(
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    if distributed.rank() == 0:
+        print(text, file=sys.stderr, flush=True)

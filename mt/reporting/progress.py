@@ -8,7 +8,7 @@ from types import TracebackType
 class Progress:
     """A bar with the time left, on stderr where that is a terminal; elsewhere every call does nothing."""
 
-    def __init__(self, total: float, start: float = 0, unit: str = "updates") -> None:
+    def __init__(self, total: float, start: float = 0, unit: str = "updates", shown: bool = True) -> None:
         """`total` and `start` count `unit`: updates, or seconds where the budget is time."""
         from tqdm import tqdm
 
@@ -18,7 +18,7 @@ class Progress:
             unit=f" {unit}",
             bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}<{remaining}{postfix}]",
             file=sys.stderr,
-            disable=not sys.stderr.isatty(),
+            disable=not (shown and sys.stderr.isatty()),
             ncols=80,
             nrows=24,
             dynamic_ncols=_knows_its_size(),  # with a size of 0, as in some containers, no bar would show

@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -19,16 +20,22 @@ from mt.reporting.progress import Progress
 
 
 class RunLog:
-    """The log of one run, kept in `folder`; with None only the console is written to.
+    """The log of one run, kept in `folder`; with None only the console is written to, or nothing at all.
 
-    `purge_from` is the update that a resumed run goes on from: what an earlier, killed process wrote of
-    later updates is taken out of metrics.jsonl and hidden in TensorBoard. None keeps everything.
+    `position` is where a resumed run's log stood: numbers that an earlier, killed process wrote after it are cut
+    off, in metrics.jsonl and in TensorBoard's files; of a run's very beginning it is empty. None keeps everything.
     Every line is on disk when the call returns. A folder that can't be written to raises UserError.
     """
 
-    def __init__(self, folder: Path | None, purge_from: int | None = None, tensorboard: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        position: Mapping[str, int] | None = None,
+        tensorboard: bool = True,
+        console: bool = True,
+    ) -> None:
         self._folder = folder
-        self._purge_from = purge_from
+        self._console = console
         self._tensorboard_wanted = tensorboard and folder is not None
         self._writer: Any = None  # made at the first event: importing it takes seconds
         self._progress: Progress | None = None
@@ -38,7 +45,8 @@ class RunLog:
             return
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            broken = _purge(folder / "metrics.jsonl", purge_from)
+            if position is not None:
+                _cut_back(folder, position)
             self._log = _open_to_append(folder / "train.log")
             self._metrics = _open_to_append(folder / "metrics.jsonl")
         except OSError as error:
@@ -47,8 +55,10 @@ class RunLog:
                 f"{folder}: the run's log can't be written ({error.strerror or error}); "
                 "make room or choose another folder with run.root="
             ) from error
-        if broken:
-            self.warning(f"{folder / 'metrics.jsonl'}: {broken} incomplete line(s) of an earlier run left out")
+
+    def position(self) -> dict[str, int]:
+        """How long each file of numbers is now: what a run that goes on from here has written."""
+        return {} if self._folder is None else {name: path.stat().st_size for name, path in _numbers(self._folder)}
 
     def info(self, text: str) -> None:
         """Text for the user, one line or several: plain on stderr, with the time before it in train.log."""
@@ -58,8 +68,9 @@ class RunLog:
         for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
             if self._progress is not None and self._progress.live:
                 self._progress.write(line)
-            else:
-                print(line, file=sys.stderr, flush=True)
+            elif self._console:
+                with suppress(OSError):  # a terminal that is gone must not cost the run
+                    print(line, file=sys.stderr, flush=True)
             if self._log is not None:
                 self._log.write(f"{stamp} {line}\n")
 
@@ -85,7 +96,7 @@ class RunLog:
         """A progress bar from `start` to `total` (updates, or seconds with unit="s"); one at a time."""
         if self._progress is not None:
             self._progress.close()
-        self._progress = Progress(total, start, unit)
+        self._progress = Progress(total, start, unit, self._console)
         return self._progress
 
     def close(self) -> None:
@@ -138,8 +149,7 @@ class RunLog:
             warnings.simplefilter("ignore")
             from torch.utils.tensorboard import SummaryWriter
 
-        purge_step = None if self._purge_from is None else self._purge_from + 1
-        return SummaryWriter(str(self._folder / "tensorboard"), purge_step=purge_step)
+        return SummaryWriter(str(self._folder / "tensorboard"))
 
 
 def _plain(value: Any) -> float | int:
@@ -159,27 +169,16 @@ def _open_to_append(path: Path) -> TextIO:
     return file
 
 
-def _purge(path: Path, purge_from: int | None) -> int:
-    """Take out lines of updates after `purge_from`, and incomplete ones; returns how many were incomplete."""
-    if not path.exists():
-        return 0
-    before = path.read_bytes()
-    *complete, unfinished = before.split(b"\n")
-    kept, broken = [], int(bool(unfinished))
-    for line in complete:
-        try:
-            keep = int(json.loads(line)["update"]) <= (math.inf if purge_from is None else purge_from)
-        except (ValueError, KeyError, TypeError):
-            broken += 1
-            continue
-        if keep:
-            kept.append(line + b"\n")
-    after = b"".join(kept)
-    if after != before:
-        temporary = path.with_name(f".{path.name}.new")
-        with temporary.open("wb") as file:
-            file.write(after)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    return broken
+def _numbers(folder: Path) -> list[tuple[str, Path]]:
+    """The files that numbers are appended to, by name."""
+    events = sorted((folder / "tensorboard").glob("events.*")) if (folder / "tensorboard").is_dir() else []
+    return [(str(path.relative_to(folder)), path) for path in (folder / "metrics.jsonl", *events) if path.exists()]
+
+
+def _cut_back(folder: Path, position: Mapping[str, int]) -> None:
+    """Take out what was written after `position` was noted; a file that was not there yet goes."""
+    for name, path in _numbers(folder):
+        if name not in position:
+            path.unlink()
+        elif path.stat().st_size > position[name]:
+            os.truncate(path, position[name])

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ import torch
 
 from mt.config import Device, Precision
 from mt.errors import UserError
+from mt.runtime import distributed
 
 # mallopt's parameter numbers, from glibc's malloc.h
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
@@ -36,10 +38,16 @@ class Runtime:
 
 
 def start(device: Device, precision: Precision, threads: int) -> Runtime:
-    """Set the process up and say what it runs on. Threads: 0 is all cores that this process may use."""
+    """Set the process up, meet the launcher's other processes, and say what it runs on.
+
+    Threads: 0 is this process's share of the cores. A process uses the GPU of its number on the machine.
+    """
     keep_freed_memory()
-    torch.set_num_threads(threads or usable_cores())
+    torch.set_num_threads(threads or max(1, usable_cores() // distributed.local_world_size()))
     chosen = choose_device(device)
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    distributed.join(gpu=chosen.type == "cuda")
     return Runtime(chosen, choose_products(precision, chosen))
 
 
@@ -53,7 +61,14 @@ def choose_device(device: Device) -> torch.device:
     if device is Device.cuda and not torch.cuda.is_available():
         raise UserError("device=cuda, but torch finds no GPU here: use device=cpu (or auto), or a CUDA build of torch")
     use_gpu = torch.cuda.is_available() and device is not Device.cpu
-    return torch.device("cuda", torch.cuda.current_device()) if use_gpu else torch.device("cpu")
+    if not use_gpu:
+        return torch.device("cpu")
+    if distributed.local_world_size() > torch.cuda.device_count():
+        raise UserError(
+            f"{distributed.local_world_size()} processes, but torch finds {torch.cuda.device_count()} GPUs here: start"
+            " as many processes as GPUs"
+        )
+    return torch.device("cuda", distributed.local_rank() if distributed.launched() else torch.cuda.current_device())
 
 
 def choose_products(precision: Precision, device: torch.device) -> torch.dtype:
@@ -81,6 +96,20 @@ def keep_freed_memory() -> None:
         libc = ctypes.CDLL("libc.so.6")
         libc.mallopt(M_MMAP_MAX, 0)
         libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+@contextlib.contextmanager
+def explained_memory(setting: str, value: int) -> Iterator[None]:
+    """Memory that runs out in here is a UserError that names the setting to lower."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        # the GPU's is a class of its own, the CPU's allocator raises a plain RuntimeError
+        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(error):
+            raise
+        raise UserError(
+            f"out of memory with {setting}={value}: lower it (it changes no result, only how much is held at once)"
+        ) from error
 
 
 def peak_memory(device: torch.device) -> float:

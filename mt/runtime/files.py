@@ -1,9 +1,12 @@
 """Small files that are there whole or as they were before, and a folder that has one writer."""
 
 import os
-from collections.abc import Iterator
+import socket
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from mt.errors import UserError
 
@@ -22,20 +25,41 @@ def write_whole(path: Path, text: str) -> None:
 
 
 @contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
-    """Make the folder and hold it; UserError where another living process holds it, or it can't be made."""
+def only_writer(folder: Path, patience: float = 30.0, report: Callable[[str], None] = print) -> Iterator[None]:
+    """Make the folder and hold it. Where another living process holds it, say who, and wait for `patience` seconds.
+
+    UserError where it is still held then (a killed run may still be saving), or can't be made.
+    """
     import fcntl
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        stream = (folder / ".lock").open("w", encoding="utf-8")
+        stream = (folder / ".lock").open("a+", encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write to {folder.absolute()}: {error.strerror or error}") from error
     with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"another process is writing {folder}: wait for it, or choose another run.name") from None
-        except OSError as error:
-            raise UserError(f"{folder} is on a file system without locks ({error.strerror}): use another") from error
+        end, told = time.monotonic() + patience, False
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                holder = _holder(stream)
+            except OSError as error:
+                reason = f"{folder} is on a file system without locks ({error.strerror})"
+                raise UserError(f"{reason}: use another") from error
+            if time.monotonic() >= end:
+                raise UserError(f"{holder} is writing {folder}: wait for it, or choose another run.name")
+            if not told:
+                report(f"{holder} is writing {folder}: waiting up to {patience:.0f} seconds for its end")
+                told = True
+            time.sleep(0.1)
+        stream.truncate(0)
+        stream.write(f"process {os.getpid()} on {socket.gethostname()}")
+        stream.flush()
         yield
+
+
+def _holder(stream: TextIO) -> str:
+    stream.seek(0)
+    return stream.read().strip() or "another process"

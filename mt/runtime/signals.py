@@ -1,29 +1,20 @@
-"""Leaving a run in order: the first SIGINT or SIGTERM only asks, the loop saves and goes."""
+"""The signals that end a run, and the one that a process gets when its launcher is gone. Imports no torch."""
 
+import ctypes
 import signal
-from types import FrameType, TracebackType
-from typing import Any
+import sys
+from contextlib import suppress
+
+# What a terminal, a scheduler and SLURM's early warning send
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-class StopRequest:
-    """Inside its `with` block SIGINT or SIGTERM sets `number`; a second SIGINT interrupts at once."""
+def end_with_parent() -> None:
+    """Have the kernel send SIGTERM when the parent ends, whatever ended it: no process outlives its launcher.
 
-    def __init__(self) -> None:
-        self.number: int | None = None
-        self._previous: dict[int, Any] = {}
-
-    def __enter__(self) -> "StopRequest":
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._previous[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.number == signal.SIGINT and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.number = number
+    A no-op where the kernel is not Linux.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))

@@ -1,12 +1,16 @@
 """A run: what its steps share, how it begins, and what may change when it goes on."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
 
-from mt.checkpoint import Checkpoint, CheckpointStore, load_parameters
+from mt.checkpoint import Checkpoint, load_parameters
+from mt.checkpoint_store import CheckpointStore
 from mt.config import HARMLESS, TrainJob
 from mt.data.module import Prepared
 from mt.errors import UserError
@@ -17,45 +21,32 @@ from mt.reporting.runlog import RunLog
 from mt.runtime import distributed
 from mt.runtime.device import Runtime
 from mt.training.schedule import make_optimizer
-from mt.training.state import Progress, restore
-
-
-@dataclass
-class Recent:
-    """Sums since the last log line."""
-
-    updates: int = 0
-    smoothed: float = 0.0
-    nll: float = 0.0
-    gradient_norm: float = 0.0
-    target_tokens: int = 0
-    all_target_tokens: int = 0  # those of skipped updates too
-    real_tokens: int = 0
-    padded_tokens: int = 0
-    seconds: float = 0.0  # of updates alone
+from mt.training.state import Progress, Recent, restore, seed_process
 
 
 @dataclass
 class Run:
     """All that the steps of a training share."""
 
+    folder: Path
     job: TrainJob
     prepared: Prepared
     runtime: Runtime
     log: RunLog
     store: CheckpointStore
     model: Transformer
+    replica: nn.Module  # the model as training calls it: gradients become those of all processes
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     progress: Progress
-    recent: Recent = field(default_factory=Recent)
+    recent: Recent
     ticked: float = field(default_factory=time.monotonic)
+    not_finite: list[str] = field(default_factory=list)  # where the pairs of the last skipped update come from
 
     def tick(self) -> float:
-        """Count the time since the last tick as training; its seconds."""
+        """Seconds since the last tick."""
         now = time.monotonic()
         passed, self.ticked = now - self.ticked, now
-        self.progress.seconds += passed
         return passed
 
     def done_share(self) -> float:
@@ -89,12 +80,14 @@ def check_same_run(folder: Path, before: TrainJob, job: TrainJob) -> list[str]:
 
 
 def start_run(
+    folder: Path,
     job: TrainJob,
     prepared: Prepared,
     runtime: Runtime,
     log: RunLog,
     store: CheckpointStore,
     resumed: Checkpoint | None,
+    state: Mapping[str, Any] | None,
 ) -> Run:
     """A run at its beginning, or where the resumed checkpoint left it. Raises UserError for an impossible model."""
     torch.manual_seed(job.seed)
@@ -103,25 +96,37 @@ def start_run(
         model = Transformer(job.model, tokenizers.source.size, tokenizers.target.size)
     except ValueError as error:
         raise UserError(str(error)) from error
+    if distributed.world_size() > 1:
+        seed_process(job.seed, 0)
+    start_from = resumed or (Checkpoint.open(job.train.init_from) if job.train.init_from else None)
+    if start_from:
+        load_parameters(model, start_from.load_weights(), start_from.folder)
     model.to(runtime.device).train()
     optimizer = make_optimizer(model, job.optim)
     scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.products == torch.float16)
-    progress = Progress()
-    if resumed:
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    log.info(f"model: {parameters:,} parameters, vocabulary {tokenizers.target.size:,}; {runtime.describe()}")
+    processes = distributed.world_size()
+    log.info(
+        f"data: {len(prepared.source):,} training pairs, {len(prepared.dev_source):,} for development; an update is up"
+        f" to {job.train.update_tokens:,} target tokens, over all {processes} process{'es' if processes > 1 else ''}"
+    )
+    log.info(f"environment: {describe_environment()}")
+    progress, recent = Progress(), Recent()
+    if resumed and state is not None:
         if resumed.meta.get("corpus") != prepared.folder.name:
             raise UserError(
                 f"{resumed.folder} was trained on the prepared corpus {resumed.meta.get('corpus')}, and the text or its"
                 f" preparation now gives {prepared.folder.name}: put it back, or begin another run.name"
             )
-        load_parameters(model, resumed.load_weights(), resumed.folder)
-        progress = restore(resumed.load_state(), optimizer, scaler, runtime)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    log.info(f"model: {parameters:,} parameters, vocabulary {tokenizers.target.size:,}; {runtime.describe()}")
-    log.info(
-        f"data: {len(prepared.source):,} training pairs, {len(prepared.dev_source):,} for development; an update"
-        f" is up to {job.train.update_tokens:,} target tokens, over all processes (here {distributed.world_size()})"
-    )
-    log.info(f"environment: {describe_environment()}")
-    if resumed:
+        progress, recent, before = restore(state, job.seed, optimizer, scaler, runtime)
         log.info(f"continuing from {resumed.folder.name}, epoch {progress.epoch}")
-    return Run(job, prepared, runtime, log, store, model, optimizer, scaler, progress)
+        if before != processes:
+            log.info(
+                f"saved by {before} processes, now {processes}: the same updates follow, but for dropout,"
+                " which draws anew"
+            )
+    elif start_from:
+        log.info(f"weights and tokenizers of {start_from.folder}")
+    replica = distributed.replicate(model, runtime.device)
+    return Run(folder, job, prepared, runtime, log, store, model, replica, optimizer, scaler, progress, recent)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests_support import toy_pairs
 
-from mt.checkpoint import CheckpointStore
+from mt.checkpoint_store import CheckpointStore
 from mt.config import DecodeConfig, Positions, TrainJob, TranslateJob
 from mt.data.collate import collate
 from mt.data.tokenizer import BOS, PAD, UNK

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+from tensorboard.util import tensor_util
 
 from mt.errors import UserError
 from mt.reporting import environment as environment_module
@@ -91,35 +93,72 @@ def test_numbers_reach_json_and_tensorboard(tmp_path: Path) -> None:
     assert sample.tensor_proto.string_val[0].decode("utf-8") == "Ein Hund.\nTwo\u2028lines"
 
 
+def raw_events(folder: Path) -> list[tuple[int, float]]:
+    """Everything in TensorBoard's files, hidden or not."""
+    found = []
+    for path in sorted((folder / "tensorboard").glob("events.*")):
+        for event in EventFileLoader(str(path)).Load():
+            found += [
+                (event.step, round(tensor_util.make_ndarray(value.tensor).item(), 3)) for value in event.summary.value
+            ]
+    return sorted(found)
+
+
 def test_resuming_leaves_no_gap_and_no_double(tmp_path: Path) -> None:
     killed = RunLog(tmp_path)
-    for update in range(1, 16):
+    for update in range(1, 11):
         killed.scalars(update, {"loss": 100.0 + update}, "train")
+    position = killed.position()
+    for update in range(10, 16):  # 10 again: what came after the position at the same update is cut off too
+        killed.scalars(update, {"loss": 150.0 + update}, "train")
     killed.info("before")
     killed._log.write("half a li")
     killed._metrics.write('{"update": 16, "ki')
     killed._log.flush(), killed._metrics.flush()
-    with RunLog(tmp_path, purge_from=10) as log:
+    other = RunLog(tmp_path, position)  # a second one, killed before it saved anything
+    other.scalars(11, {"loss": 300.0}, "train")
+    with RunLog(tmp_path, position) as log:
         for update in range(11, 21):
             log.scalars(update, {"loss": 200.0 + update}, "train")
         log.info("after")
-    killed.close()
+    other.close(), killed.close()
     expected = [(u, 100.0 + u) for u in range(1, 11)] + [(u, 200.0 + u) for u in range(11, 21)]
     assert [(line["update"], line["loss"]) for line in metrics(tmp_path)] == expected
+    assert raw_events(tmp_path) == expected
     assert [(event.step, event.value) for event in events(tmp_path).Scalars("train/loss")] == expected
     logged = [line[20:] for line in (tmp_path / "train.log").read_text().split("\n")[:-1]]
-    assert logged[0] == "before" and logged[-1] == "after" and len(logged) == 4
-    assert "1 incomplete line" in logged[2]
+    assert logged[0] == "before" and logged[-1] == "after" and len(logged) == 3
     assert {path.name for path in tmp_path.iterdir()} == {"train.log", "metrics.jsonl", "tensorboard"}
 
 
-def test_going_on_without_purging_keeps_everything(tmp_path: Path, capsys) -> None:
+def test_a_terminal_that_is_gone_costs_nothing(tmp_path: Path, monkeypatch) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    with RunLog(tmp_path, tensorboard=False) as log:
+        log.info("written")
+    assert "written" in (tmp_path / "train.log").read_text()
+
+
+def test_the_log_of_another_process_says_nothing(capsys, monkeypatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with RunLog(None, console=False) as log, log.progress(10) as bar:
+        log.info("hello")
+        bar.update(5)
+        assert log.position() == {}
+    assert terminal.getvalue() == ""
+
+
+def test_going_on_without_a_position_keeps_everything(tmp_path: Path, capsys) -> None:
     for update in (3, 2):
         with RunLog(tmp_path, tensorboard=False) as log:
             log.scalars(update, {"loss": 1.0}, "train")
     assert [line["update"] for line in metrics(tmp_path)] == [3, 2]
-    with RunLog(tmp_path, purge_from=0, tensorboard=False):
-        assert metrics(tmp_path) == []
+    with RunLog(tmp_path, {}, tensorboard=False):
+        assert not (tmp_path / "metrics.jsonl").read_text()
     assert capsys.readouterr().err == ""
 
 

@@ -8,7 +8,8 @@ from mt.config import Device, Precision
 from mt.errors import UserError
 from mt.runtime import distributed
 from mt.runtime.device import choose_device, choose_products, start
-from mt.runtime.signals import StopRequest
+from mt.runtime.signals import STOP_SIGNALS
+from mt.runtime.stop import StopRequest
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 
@@ -52,14 +53,28 @@ def test_one_process_is_the_first_of_one():
     assert (distributed.rank(), distributed.world_size()) == (0, 1)
 
 
-def test_a_first_signal_asks_and_a_second_ctrl_c_interrupts():
-    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with StopRequest() as stop:
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert stop.number == signal.SIGTERM
+def test_signals_ask_and_a_third_ctrl_c_interrupts():
+    handlers = [signal.getsignal(number) for number in STOP_SIGNALS]
+    for number in STOP_SIGNALS:
+        with StopRequest() as stop:
+            assert not stop.wanted()
+            os.kill(os.getpid(), number)
+            assert stop.wanted() and stop.number is None  # until all processes agree
+            assert stop.agree(2.5) == 2.5
+            assert stop.number == number
     with StopRequest() as stop:
         os.kill(os.getpid(), signal.SIGINT)
-        assert stop.number == signal.SIGINT
+        os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
-    assert handlers == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert handlers == [signal.getsignal(number) for number in STOP_SIGNALS]
+
+
+def test_a_hangup_that_is_ignored_stays_so():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop.wanted()
+    finally:
+        signal.signal(signal.SIGHUP, before)

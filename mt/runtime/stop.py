@@ -1,0 +1,66 @@
+"""Leaving a run in order: a signal only asks, whoever works saves and goes."""
+
+import signal
+from types import FrameType, TracebackType
+from typing import Any
+
+from mt.runtime import distributed
+from mt.runtime.signals import STOP_SIGNALS
+
+
+class Interrupted(Exception):
+    """Work was given up half-way, in all processes alike, because the run was asked to stop."""
+
+
+class StopRequest:
+    """Inside its `with` block STOP_SIGNALS only ask; a third SIGINT interrupts at once.
+
+    A signal that reaches one of several processes counts for all. `number` is the signal by which all of them have
+    agreed to stop, so that it is the same everywhere; between two agreements `wanted` tells what is known by now.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._heard: int | None = None
+        self._interrupts = 0
+        self._announced = False
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> "StopRequest":
+        distributed.forget_stop()
+        for number in STOP_SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup does with SIGHUP
+                self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def wanted(self) -> bool:
+        """Whether this or another process was asked to stop, as far as is known here; costs next to nothing."""
+        if self._heard is not None and not self._announced:
+            distributed.announce_stop(self._heard)
+            self._announced = True
+        elif self._heard is None:
+            self._heard = distributed.announced_stop()
+        return self._heard is not None
+
+    def agree(self, seconds: float) -> float:
+        """Settle `number` among all processes, who all call this; gives the largest of their `seconds`."""
+        number, most = distributed.highest([self._heard or 0, seconds])
+        self.number = int(number) or None
+        return most
+
+    @property
+    def heard(self) -> int | None:
+        """The signal that reached this process, whatever the others know."""
+        return self._heard
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._interrupts += number == signal.SIGINT
+        if self._interrupts == 3:
+            raise KeyboardInterrupt
+        self._heard = number

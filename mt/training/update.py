@@ -1,0 +1,129 @@
+"""One update: the gradient of its sentences over all processes, and the optimizer's step."""
+
+import math
+
+import numpy as np
+import torch
+
+from mt.data.batching import Indices
+from mt.data.module import Epoch
+from mt.data.tokenizer import PAD
+from mt.errors import UserError
+from mt.runtime import distributed
+from mt.runtime.device import explained_memory
+from mt.training.loss import Loss, label_smoothed_loss
+from mt.training.run import Run
+from mt.training.schedule import learning_rate
+from mt.training.state import random_states, set_random_states
+
+GIVE_UP_AFTER = 10  # updates in a row whose gradient is not finite
+_NAMED = 3  # of their lines, in the message
+
+
+def train_update(run: Run, epoch: Epoch, update: Indices) -> None:
+    """One optimizer step on the sentences of `update`, shared out over processes and batches as memory asks for.
+
+    The loss is summed and divided by the update's tokens, which are known from the plan. DDP takes the mean over the
+    processes, so that each loss is multiplied by their number. A process without a share joins with weight 0.
+    """
+    recent, tokens, processes = run.recent, epoch.target_tokens(update), distributed.world_size()
+    shares = epoch.share(update, run.job.train.batch_tokens, distributed.rank(), processes)
+    weight = processes if shares else 0
+    smoothed = nll = own_tokens = 0.0
+    suspects: list[Indices] = []
+    batches = shares or [update[:1]]
+    for number, rows in enumerate(batches, start=1):
+        if number < len(batches):
+            with distributed.without_exchange(run.replica):
+                loss = _backward(run, epoch, rows, weight, tokens)
+        else:
+            loss = _backward(run, epoch, rows, weight, tokens)
+        if weight:
+            smoothed, nll = smoothed + float(loss.smoothed.detach()), nll + float(loss.nll)
+            real, padded = epoch.size(rows)
+            recent.real_tokens, recent.padded_tokens = recent.real_tokens + real, recent.padded_tokens + padded
+            own_tokens += epoch.target_tokens(rows)
+            if not math.isfinite(float(loss.smoothed.detach())):
+                suspects.append(rows)
+    recent.all_target_tokens += own_tokens
+    if _step(run):
+        recent.updates += 1
+        run.progress.target_tokens += tokens
+        recent.target_tokens += own_tokens
+        recent.smoothed, recent.nll = recent.smoothed + smoothed, recent.nll + nll
+    else:
+        _skipped(run, np.concatenate(suspects or shares or [update[:0]]))
+
+
+def _backward(run: Run, epoch: Epoch, rows: Indices, weight: float, tokens: int) -> Loss:
+    """Forward and backward pass of one batch."""
+    moved = epoch.batch(rows).to(run.runtime.device)
+    with explained_memory("train.batch_tokens", run.job.train.batch_tokens):
+        with run.runtime.autocast():
+            states = run.replica(moved.source, moved.target_in)
+            output = run.model.output.weight
+            loss = label_smoothed_loss(states, output, moved.target_out, run.job.optim.label_smoothing, PAD)
+        run.scaler.scale(loss.smoothed * weight / tokens).backward()
+    return loss
+
+
+def _step(run: Run) -> bool:
+    """Clip and apply the accumulated gradient; False for one that is not finite, which is skipped and counted.
+
+    Every process has the same gradient here and so decides alike.
+    """
+    progress, optim = run.progress, run.job.optim
+    progress.update += 1
+    for group in run.optimizer.param_groups:
+        group["lr"] = learning_rate(progress.update, optim, run.job.model.d_model)
+    run.scaler.unscale_(run.optimizer)
+    norm = float(torch.nn.utils.clip_grad_norm_(run.model.parameters(), optim.clip_norm or math.inf))
+    finite = math.isfinite(norm)
+    if finite:
+        run.scaler.step(run.optimizer)
+        progress.skipped_in_a_row = 0
+        run.recent.gradient_norm += norm
+    else:
+        progress.skipped += 1
+        progress.skipped_in_a_row += 1
+    run.scaler.update()
+    run.optimizer.zero_grad()
+    return finite
+
+
+def _skipped(run: Run, suspects: Indices) -> None:
+    """Tell; after GIVE_UP_AFTER in a row end the run, naming the lines whose loss was not finite."""
+    progress = run.progress
+    run.log.warning(f"update {progress.update} skipped: its gradient is not finite ({progress.skipped} so far)")
+    if progress.skipped_in_a_row < GIVE_UP_AFTER:
+        return
+    own = [run.prepared.where(int(sentence)) for sentence in suspects]
+    lines = [line for share in distributed.gather(own) for line in share]
+    path = run.folder / "not_finite.txt"
+    if distributed.rank() == 0:
+        path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    raise UserError(
+        f"{GIVE_UP_AFTER} updates in a row had no finite gradient, the last one with {'; '.join(lines[:_NAMED])}"
+        f" (all its lines are in {path}): mend or remove them if they are odd, else lower optim.factor or"
+        f" optim.peak_lr, or raise optim.warmup_steps; what was saved before is in {run.store.folder}"
+    )
+
+
+def try_largest_batch(run: Run, epoch: Epoch, plan: list[Indices]) -> None:
+    """Forward and backward pass of the batch of the plan that needs most memory, so that it fails now if it must.
+
+    With room for what the optimizer will keep. Changes nothing: neither gradients nor random states.
+    """
+    limit = run.job.train.batch_tokens
+    update = epoch.largest_update(plan, limit, distributed.world_size())
+    shares = epoch.share(update, limit, distributed.rank(), distributed.world_size())
+    if not shares:
+        return
+    largest = max(shares, key=lambda rows: epoch.size(rows)[1])
+    states = random_states(run.runtime.device)
+    with explained_memory("train.batch_tokens", limit), distributed.without_exchange(run.replica):
+        kept = [] if run.optimizer.state else [torch.empty_like(p) for p in run.model.parameters() for _ in range(2)]
+        _backward(run, epoch, largest, 1, epoch.target_tokens(largest))
+        del kept
+    run.optimizer.zero_grad()
+    set_random_states(states, run.runtime.device)
