@@ -126,6 +126,8 @@ def _one_of_many(arguments: list[str]) -> int:
         return code
     except BaseException as error:
         # Whose fault it is speaks first. The launcher sees it end and ends the others, who wait here for that.
+        if isinstance(error, KeyboardInterrupt) and os.environ["RANK"] != "0":
+            os._exit(130)  # as all of them do
         lost = "mt.runtime.distributed" in sys.modules and sys.modules["mt.runtime.distributed"].lost_contact(error)
         time.sleep(10 if lost else 0 if os.environ["RANK"] == "0" else 2)
         try:

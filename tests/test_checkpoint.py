@@ -250,7 +250,7 @@ def test_training_state_loads_where_mt_was_never_imported(store, toy_model, toy_
 
 def test_a_job_survives_the_way_through_plain_types():
     job = replace(TrainJob(), seed=9, decode=DecodeConfig(beam_size=3))
-    assert from_plain(TrainJob, json.loads(yaml.safe_dump(to_plain(job)))) == job
+    assert from_plain(TrainJob, json.loads(json.dumps(to_plain(job)))) == job
 
 
 def test_mt_average_names_the_new_folder(store, toy_model, toy_tokenizers, capsys):

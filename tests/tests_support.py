@@ -2,6 +2,21 @@
 
 import random
 from pathlib import Path
+from typing import Any
+
+from mt.config import (
+    Corpus,
+    DataConfig,
+    DecodeConfig,
+    Device,
+    ModelConfig,
+    OptimConfig,
+    RunConfig,
+    Schedule,
+    TokenizerConfig,
+    TrainConfig,
+    TrainJob,
+)
 
 TOY_WORDS = {"a": "ein", "the": "das", "dog": "Hund", "cat": "Katze", "bird": "Vogel", "sees": "sieht", "likes": "mag",
              "red": "rot", "big": "groß", "and": "und", "now": "jetzt", "here": "hier"}  # fmt: skip
@@ -25,3 +40,25 @@ def write_pairs(folder: Path, name: str, pairs: list[tuple[str, str]]) -> list[s
         path.write_text("".join(pair[column] + "\n" for pair in pairs), encoding="utf-8")
         paths.append(str(path))
     return paths
+
+
+def toy_job(folder: Path, **train: Any) -> TrainJob:
+    """A run of seconds on the toy language; without dropout, so that nothing but the updates decides."""
+    pairs = toy_pairs(260)
+    settings = {"max_updates": 5, "update_tokens": 300, "batch_tokens": 4000, "average": 1, "log_every": 1}
+    return TrainJob(
+        run=RunConfig(name="run", root=str(folder / "outputs")),
+        data=DataConfig(
+            corpus=Corpus.files,
+            prepared_dir=str(folder / "prepared"),
+            train=write_pairs(folder, "train", pairs[:200]),
+            dev=write_pairs(folder, "dev", pairs[200:220]),
+            test={"toy": write_pairs(folder, "test", pairs[220:])},
+            max_tokens=40,
+        ),
+        tokenizer=TokenizerConfig(vocab_size=330),
+        model=ModelConfig(d_model=16, d_ff=32, heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0),
+        optim=OptimConfig(schedule=Schedule.constant, peak_lr=0.01, warmup_steps=1),
+        train=TrainConfig(device=Device.cpu, **{**settings, **train}),
+        decode=DecodeConfig(beam_size=2),
+    )

@@ -39,7 +39,9 @@ class Attention(nn.Module):
             raise ValueError(f"model.d_model={d_model} must be divisible by model.heads={heads}")
         self.heads = heads
         self.query = nn.Linear(d_model, d_model)
-        self.key_value = nn.Linear(d_model, 2 * d_model)
+        # A bias of the keys would have no gradient but rounding, which Adam would make steps of; one of the values
+        # would be a part of the output's.
+        self.key_value = nn.Linear(d_model, 2 * d_model, bias=False)
         self.output = nn.Linear(d_model, d_model)
 
     def project(self, memory: Tensor) -> KeyValues:

@@ -45,7 +45,7 @@ def run_processes(arguments: list[str], count: int, environment: dict[str, str])
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     # Its messages are about itself; ours name the process that failed
-    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)
+    logging.disable(logging.CRITICAL)
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_GRACE))
     os.environ.update(environment)
     launch = LaunchConfig(
@@ -70,6 +70,7 @@ def run_processes(arguments: list[str], count: int, environment: dict[str, str])
     except ChildFailedError as error:
         return _exit_code({rank: failure.exitcode for rank, failure in error.failures.items()})
     finally:
+        logging.disable(logging.NOTSET)
         for number, handler in before.items():
             signal.signal(number, handler)
 

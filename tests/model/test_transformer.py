@@ -56,7 +56,7 @@ def torch_layers(model):
 
     def copy_attention(ours, theirs):
         theirs.in_proj_weight.copy_(torch.cat((ours.query.weight, ours.key_value.weight)))
-        theirs.in_proj_bias.copy_(torch.cat((ours.query.bias, ours.key_value.bias)))
+        theirs.in_proj_bias.copy_(torch.cat((ours.query.bias, torch.zeros(2 * config.d_model))))
         theirs.out_proj.load_state_dict(ours.output.state_dict())
 
     encoder = [nn.TransformerEncoderLayer(**options) for _ in model.encoder]

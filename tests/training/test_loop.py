@@ -11,26 +11,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests_support import toy_pairs, write_pairs
+from tests_support import toy_job, toy_pairs, write_pairs
 
 from mt.checkpoint import Checkpoint
 from mt.checkpoint_store import CheckpointStore
 from mt.config import (
-    Corpus,
-    DataConfig,
-    DecodeConfig,
     Device,
     EvaluateJob,
-    ModelConfig,
     Norm,
-    OptimConfig,
     Optimizer,
     Precision,
-    RunConfig,
     Schedule,
-    TokenizerConfig,
-    TrainConfig,
-    TrainJob,
 )
 from mt.data.download import DataUnavailable
 from mt.decoding.translator import Translator
@@ -43,26 +34,7 @@ from mt.training.loop import train
 
 @pytest.fixture
 def job(tmp_path):
-    """A run of seconds on the toy language; without dropout, so that nothing but the updates decides."""
-    pairs = toy_pairs(260)
-    return TrainJob(
-        run=RunConfig(name="run", root=str(tmp_path / "outputs")),
-        data=DataConfig(
-            corpus=Corpus.files,
-            prepared_dir=str(tmp_path / "prepared"),
-            train=write_pairs(tmp_path, "train", pairs[:200]),
-            dev=write_pairs(tmp_path, "dev", pairs[200:220]),
-            test={"toy": write_pairs(tmp_path, "test", pairs[220:])},
-            max_tokens=40,
-        ),
-        tokenizer=TokenizerConfig(vocab_size=330),
-        model=ModelConfig(d_model=16, d_ff=32, heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0),
-        optim=OptimConfig(schedule=Schedule.constant, peak_lr=0.01, warmup_steps=1),
-        train=TrainConfig(
-            max_updates=5, update_tokens=300, batch_tokens=4000, average=1, log_every=1, device=Device.cpu
-        ),
-        decode=DecodeConfig(beam_size=2),
-    )
+    return toy_job(tmp_path)
 
 
 def run(job, **changes):

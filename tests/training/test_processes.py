@@ -1,0 +1,321 @@
+"""Training on several processes is the training of one: the same updates, files, scores and restarts."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+from tensorboard.util import tensor_util
+from tests_support import toy_job, toy_pairs, write_pairs
+
+from mt.checkpoint import Checkpoint
+from mt.checkpoint_store import CheckpointStore
+from mt.config import OptimConfig, Optimizer, Schedule
+from mt.jobs import to_plain
+from mt.training.loop import train
+
+DRIVER = Path(__file__).parent.parent / "process_driver.py"
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(DRIVER.parent.parent)}
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+
+
+def together(tmp_path, count, entries, launcher=("--standalone",)):
+    """Have `count` processes do the entries, see process_driver.py; their output."""
+    path = tmp_path / f"work-{count}.json"
+    path.write_text(json.dumps(entries), encoding="utf-8")
+    command = [*TORCHRUN, *launcher, f"--nproc-per-node={count}", str(DRIVER), str(path)]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-6000:]
+    return done.stderr
+
+
+def entry(job, **more):
+    return {"job": to_plain(job), **more}
+
+
+def alone(job):
+    threads = torch.get_num_threads()
+    try:
+        assert train(job) == 0
+    finally:
+        torch.set_num_threads(threads)
+
+
+def folder(job):
+    return Path(job.run.root) / job.run.name
+
+
+def weights(job):
+    store = CheckpointStore(folder(job) / "checkpoints")
+    return Checkpoint.open(store.folder / store.index()["last"]).load_weights()
+
+
+def difference(one, other):
+    """Relative difference of all weights, by norm."""
+    one, other = (torch.cat([tensors[name].flatten() for name in sorted(tensors)]) for tensors in (one, other))
+    return float((one - other).norm() / other.norm())
+
+
+def records(job, kind):
+    lines = [json.loads(line) for line in (folder(job) / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == kind]
+
+
+def named(job, name, **train):
+    return replace(job, run=replace(job.run, name=name), train=replace(job.train, **train))
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Sentences of 4 to 40 words; short translations, because a model that has learned nothing never ends one."""
+    job = toy_job(tmp_path, threads=1)
+    sentences = toy_pairs(500)
+    joined = [[" ".join(side) for side in zip(*sentences[i : i + 1 + i % 5], strict=True)] for i in range(0, 450, 2)]
+    data = replace(job.data, train=write_pairs(tmp_path, "unequal", joined), test={}, max_tokens=100)
+    return replace(job, data=data, decode=replace(job.decode, max_length_a=0.0, max_length_b=6))
+
+
+# In float32 a sum in another order is another sum. Adam makes more of that than SGD does, but a wrong divisor more yet.
+CASES = {
+    "sgd": (OptimConfig(name=Optimizer.sgd, schedule=Schedule.constant, peak_lr=0.1, warmup_steps=1), 5, 1e-6),
+    "adam": (OptimConfig(schedule=Schedule.constant, peak_lr=0.001, warmup_steps=1), 20, 5e-5),
+}
+LIMITS = {"whole": 4000, "half": 450, "quarter": 225}  # an update of one process has about 900 cells
+
+
+def test_any_number_of_processes_and_any_batch_limit_give_the_same_updates(job, tmp_path):
+    jobs = {}
+    for optimizer, (optim, updates, _) in CASES.items():
+        for limit, cells in LIMITS.items():
+            for count in (1, 2, 3, 4):
+                name = f"{optimizer}-{limit}-{count}"
+                settings = {"max_updates": updates, "batch_tokens": cells}
+                jobs[optimizer, limit, count] = replace(named(job, name, **settings), optim=optim)
+    wrong = {name: named(jobs[name, "half", 2], f"wrong-{name}") for name in CASES}
+    for optimizer, limit, count in jobs:
+        if count == 1:
+            alone(jobs[optimizer, limit, 1])
+    for count in (2, 3, 4):
+        controls = [entry(each, wrong=True) for each in wrong.values()] if count == 2 else []
+        together(tmp_path, count, [entry(each) for (_, _, of), each in jobs.items() if of == count] + controls)
+    print()
+    for (optimizer, limit, count), each in jobs.items():
+        reference = jobs[optimizer, "whole", 1]
+        found = difference(weights(each), weights(reference))
+        print(f"{optimizer} {limit:8} {count} processes: {found:.1e}")
+        assert found < CASES[optimizer][2], (optimizer, limit, count)
+        for key in ("loss", "nll", "gradient_norm"):
+            expected = [line[key] for line in records(reference, "train")]
+            assert [line[key] for line in records(each, "train")] == pytest.approx(expected, rel=1e-4)
+        tokens = [line["target_tokens"] for line in records(reference, "train")]
+        assert [line["target_tokens"] for line in records(each, "train")] == tokens
+    for optimizer, each in wrong.items():
+        found = difference(weights(each), weights(jobs[optimizer, "whole", 1]))
+        print(f"{optimizer} normalized wrongly: {found:.1e}")
+        assert found > 3 * CASES[optimizer][2]
+
+
+def numbers(job):
+    """Everything in metrics.jsonl that does not measure time or memory."""
+    lines = [json.loads(line) for line in (folder(job) / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k not in ("target_tokens_per_second", "memory_gib")} for line in lines]
+
+
+def events(job):
+    """All scalars in TensorBoard's files, hidden or not, but for times and memory."""
+    found = []
+    for path in sorted((folder(job) / "tensorboard").glob("events.*")):
+        for event in EventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                if value.tag.startswith(("train/", "validation/")) and "second" not in value.tag:
+                    found.append((value.tag, event.step, tensor_util.make_ndarray(value.tensor).tobytes()))
+    return sorted(event for event in found if event[0] != "train/memory_gib")
+
+
+def restarting(job, **model):
+    return replace(
+        job,
+        model=replace(job.model, dropout=0.2, **model),
+        train=replace(job.train, max_updates=30, update_tokens=1500, log_every=4, average=2),
+        decode=replace(job.decode, batch_tokens=60),  # so that each process has something to decode
+    )
+
+
+STOPS = {  # what comes when: on which rank, at which update, which signal, and what goes on then
+    "within-an-epoch": {"signal": [1, 17, signal.SIGTERM], "code": 143},
+    "at-an-epochs-end": {"signal": [0, 12, signal.SIGINT], "code": 130},
+    "while-decoding": {"signal": [1, 12, signal.SIGUSR1], "during": "decoding", "code": 138},
+    "while-saving": {"signal": [0, 12, signal.SIGHUP], "during": "saving", "code": 129},
+}
+
+
+def test_stopped_and_continued_on_two_processes_equals_undisturbed(job, tmp_path):
+    job = restarting(job)
+    undisturbed = named(job, "undisturbed")
+    stopped = {name: named(job, name) for name in STOPS}
+    entries = [entry(undisturbed)]
+    for name, stop in STOPS.items():
+        entries += [entry(stopped[name], **stop), entry(stopped[name])]
+    together(tmp_path, 2, entries)
+    for name, each in stopped.items():
+        log = (folder(each) / "train.log").read_text()
+        update = STOPS[name]["signal"][1] + (name == "while-saving")  # the others hear of it at the next update
+        assert f"stopped by signal {STOPS[name]['signal'][2]:d} at update {update};" in log, name
+        assert f"continuing from update-{update:07d}" in log
+        assert difference(weights(each), weights(undisturbed)) == 0, name
+        assert numbers(each) == numbers(undisturbed), name
+        assert events(each) == events(undisturbed), name
+    assert [line["update"] for line in records(undisturbed, "validation")] == [4, 8, 12, 16, 20, 24, 28, 30]
+
+
+def test_another_number_of_processes_goes_on_with_the_same_updates(job, tmp_path):
+    job = replace(job, train=replace(job.train, max_updates=20))
+    whole, changed = named(job, "whole"), named(job, "changed")
+    alone(whole)
+    together(tmp_path, 2, [entry(changed, signal=[0, 11, signal.SIGTERM], code=143)])
+    alone(changed)
+    assert difference(weights(changed), weights(whole)) < CASES["adam"][2]
+    tokens = [line["target_tokens"] for line in records(whole, "train")]
+    assert [line["target_tokens"] for line in records(changed, "train")] == tokens
+    assert "saved by 2 processes, now 1" in (folder(changed) / "train.log").read_text()
+
+
+def test_two_machines_give_the_weights_of_one_process(job, tmp_path):
+    two, one = named(job, "two"), named(job, "one")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    rendezvous = ["--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=test"]
+    with ThreadPoolExecutor() as agents:
+        places = [tmp_path / "a", tmp_path / "b"]
+        for place in places:
+            place.mkdir()
+        done = [
+            agents.submit(together, place, 1, [entry(two)], [*rendezvous, "--local-addr=127.0.0.1"]) for place in places
+        ]
+        alone(one)
+        for each in done:
+            each.result()
+    assert difference(weights(two), weights(one)) < CASES["adam"][2]
+
+
+def overrides(job):
+    """The toy job as one would type it."""
+    source, target = job.data.train
+    dev = ",".join(job.data.dev)
+    return [
+        *("data=files", f"data.train=[{source},{target}]", f"data.dev=[{dev}]", f"run.root={job.run.root}"),
+        *(
+            f"data.prepared_dir={job.data.prepared_dir}",
+            "tokenizer.vocab_size=330",
+            "model.d_model=16",
+            "model.d_ff=32",
+        ),
+        *("model.heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "decode.max_length_a=0"),
+        *("decode.max_length_b=6", "train.threads=1", "train.update_tokens=300", "train.average=1"),
+    ]
+
+
+def test_a_fault_on_one_process_ends_all_with_its_traceback(job, tmp_path):
+    command = [*TORCHRUN, "--standalone", "--nproc-per-node=2", str(DRIVER), "fail", "1", "3", "train"]
+    began = time.monotonic()
+    done = subprocess.run(
+        [*command, *overrides(job), "run.name=broken", "train.max_updates=100000"],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert time.monotonic() - began < 60
+    assert done.stderr.count("RuntimeError: broken on purpose") == 1
+    assert "process 1:" in done.stderr and "process 0:" not in done.stderr
+
+
+def mt(*arguments, **options):
+    return subprocess.Popen([sys.executable, "-m", "mt", *arguments], env=ENVIRONMENT, text=True, **options)
+
+
+def test_a_killed_launcher_leaves_nobody_and_two_jobs_do_not_meet(job, tmp_path):
+    common = [*overrides(job), "model.dropout=0.2", "train.devices=2", "train.max_updates=60", "train.save_every=7"]
+    pipe = {"stderr": subprocess.PIPE, "start_new_session": True}
+    killed = mt("train", *common, "run.name=killed", **pipe)
+    whole = mt("train", *common, "run.name=whole", **pipe)
+    for line in killed.stderr:
+        if "saved update-0000014" in line:
+            break
+    killed.kill()
+    again = mt("train", *common, "run.name=killed", **pipe)  # at once: those left behind may still be saving
+    assert whole.wait(120) == 0, whole.stderr.read()[-3000:]
+    assert again.wait(120) == 0, again.stderr.read()[-3000:]
+    runs = {name: named(job, name) for name in ("killed", "whole")}
+    assert difference(weights(runs["killed"]), weights(runs["whole"])) == 0
+    assert numbers(runs["killed"]) == numbers(runs["whole"])
+    log = (folder(runs["killed"]) / "train.log").read_text()
+    assert "continuing from update-" in log and log.count("done: sacreBLEU") == 1
+    assert len(list((folder(runs["whole"]) / "tensorboard").iterdir())) == 1
+    started = subprocess.run(["pgrep", "-fc", f"MT_JOB.*{job.run.root}"], capture_output=True, text=True, check=False)
+    assert started.stdout.strip() == "0"
+    for process in (killed, whole, again):
+        process.wait()
+        process.stderr.close()
+
+
+def test_translating_and_scoring_are_shared_out_and_give_the_same(job, tmp_path):
+    job = replace(job, data=replace(job.data, test={"toy": job.data.dev}))
+    job = replace(job, train=replace(job.train, max_updates=30), decode=replace(job.decode, max_length_b=12))
+    alone(job)
+    lines = tmp_path / "lines"
+    lines.write_text("\ufeffthe dog sees a cat\n\na bird likes the big red dog and now here\n", encoding="utf-8")
+    for name, devices in (("one", 1), ("four", 4)):  # more processes than sentences
+        with lines.open() as given, (tmp_path / name).open("w") as written:
+            options = [f"checkpoint={folder(job)}", f"devices={devices}", "threads=1", "decode.nbest=2"]
+            assert mt("translate", *options, stdin=given, stdout=written, stderr=subprocess.DEVNULL).wait(100) == 0
+    assert (tmp_path / "four").read_bytes() == (tmp_path / "one").read_bytes() != b""
+    before = json.loads((folder(job) / "scores.json").read_text())
+    hypotheses = (folder(job) / before["toy"]["hypotheses"]).read_bytes()
+    (folder(job) / "scores.json").unlink()
+    smaller = "decode.batch_tokens=20"  # several batches
+    assert (
+        mt(
+            "evaluate",
+            f"checkpoint={folder(job)}",
+            "devices=2",
+            "threads=1",
+            smaller,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ).wait(100)
+        == 0
+    )
+    after = json.loads((folder(job) / "scores.json").read_text())
+    assert (folder(job) / after["toy"]["hypotheses"]).read_bytes() == hypotheses
+    for name in ("toy", "dev"):
+        assert {k: v for k, v in after[name].items() if k != "decode"} == {
+            k: v for k, v in before[name].items() if k != "decode"
+        }
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["train.devices=0"], "must be a number of processes"),
+        (["train.devices=two"], "must be a number of processes"),
+        (["train.devices=2", "model.heads=3"], "model.heads=3"),
+    ],
+)
+def test_what_can_be_known_before_starting_is_said_once(job, given, said):
+    process = mt("train", *overrides(job), *given, stderr=subprocess.PIPE)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert len(told.splitlines()) == 1 and said in told
