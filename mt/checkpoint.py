@@ -198,11 +198,6 @@ def _chosen(run: Path) -> Path:
     raise UserError(f"checkpoint={run}: there is no checkpoint in it: name a run folder or a checkpoint")
 
 
-def stored_decode(path: str) -> dict[str, int | float]:
-    """The decoding options that a checkpoint was trained with."""
-    return to_plain(Checkpoint.open(path).config.decode)
-
-
 def read_meta(folder: Path) -> dict[str, Any]:
     """A checkpoint's meta.json. Raises Damaged where it is none, UserError for another format."""
     path = folder / META

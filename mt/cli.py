@@ -17,16 +17,27 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from mt.config import Corpus, Device, Job, TrainJob
 from mt.errors import UserError
-from mt.jobs import from_plain, to_plain
+from mt.jobs import from_plain, to_plain, walk
 from mt.overrides import GROUPS, JOBS, allowed, default_text, expand, keys, literal_value, nearest, options
 from mt.runtime.signals import end_with_parent
 
 FALLBACK_RECIPE = "captions"
 UNAVAILABLE = 3
 JOB_VARIABLE = "MT_JOB"
+# By command: the key that names a checkpoint, the sections taken from it, and what in them is the command's own
+STORED: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "evaluate": ("checkpoint", ("decode.",), ()),
+    "translate": ("checkpoint", ("decode.",), ()),
+    "train": (
+        "train.init_from",
+        ("model.", "tokenizer."),
+        ("model.dropout", "model.init", "tokenizer.model", "tokenizer.sampling"),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -228,17 +239,21 @@ def _flags(command: Command, arguments: list[str]) -> tuple[list[str], set[str]]
 
 
 def _job(command: Command, overrides: list[str]) -> Job:
-    """The job; what decodes starts from the options stored with the checkpoint."""
     from mt.compose import compose
 
-    stored: dict[str, int | float] | None = None
-    if command.name in ("evaluate", "translate"):
-        checkpoint = literal_value(command.name, overrides, "checkpoint")
-        if checkpoint:
-            from mt.checkpoint import stored_decode
+    return compose(command.name, overrides, _stored(command.name, overrides))
 
-            stored = stored_decode(checkpoint)
-    return compose(command.name, overrides, base_decode=stored)
+
+def _stored(command: str, overrides: list[str]) -> dict[str, Any]:
+    """What a checkpoint that the command begins from brings: how to decode, or what its weights and tokenizers are."""
+    key, sections, own = STORED.get(command, ("", (), ()))
+    path = literal_value(command, overrides, key) if key else None
+    if not path:
+        return {}
+    from mt.checkpoint import Checkpoint
+
+    values = walk(Checkpoint.open(path).config)
+    return {name: value for name, _, value in values if name.startswith(sections) and name not in own}
 
 
 def _call(command: Command, job: Job) -> int:
@@ -265,7 +280,8 @@ def _train(overrides: list[str], named: frozenset[str] = frozenset()) -> int:
     """Train; where nobody chose a recipe and the default one's text is not to be had, train on captions."""
     from mt.compose import compose, recipe_is_chosen
 
-    job = compose("train", overrides, named=named)
+    stored = _stored("train", overrides)
+    job = compose("train", overrides, stored, named)
     assert isinstance(job, TrainJob)
     elsewhere = any(override.startswith("data.raw_dir=") for override in overrides)
     default = job.data.corpus is Corpus.multi30k and not recipe_is_chosen(overrides) and not elsewhere
@@ -286,7 +302,7 @@ def _train(overrides: list[str], named: frozenset[str] = frozenset()) -> int:
     speaks = os.environ.get("RANK", "0") == "0"
     if speaks:
         print(notice, file=sys.stderr, flush=True)
-    code = _call(COMMANDS["train"], compose("train", [*overrides, f"experiment={FALLBACK_RECIPE}"], named=named))
+    code = _call(COMMANDS["train"], compose("train", [*overrides, f"experiment={FALLBACK_RECIPE}"], stored, named))
     if speaks:
         print(notice, file=sys.stderr, flush=True)
     return code
@@ -299,7 +315,7 @@ def _sweep(command: Command, overrides: list[str]) -> int:
     lines, varied = expand(command.name, overrides)
     names = []
     for line in lines:
-        job = compose("train", line, named=varied)
+        job = compose("train", line, _stored("train", line), varied)
         assert isinstance(job, TrainJob) and job.run.name is not None
         names.append(job.run.name)
     for number, (line, name) in enumerate(zip(lines, names, strict=True), start=1):

@@ -4,6 +4,7 @@ import functools
 import hashlib
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import Any
@@ -14,20 +15,20 @@ from mt.jobs import validate
 from mt.overrides import GROUPS, JOBS, LANGUAGES, checked, config_folder
 
 DEFAULT_RECIPE = "multi30k"
-_USER_FILES = ("data.train", "data.dev", "data.test", "tokenizer.model")
+_USER_FILES = ("data.train", "data.dev", "data.test", "tokenizer.model", "train.init_from")
 _LONGEST_NAME = 100
 
 
 def compose(
     command: str,
     overrides: list[str],
-    base_decode: dict[str, int | float] | None = None,
+    stored: Mapping[str, Any] | None = None,
     named: frozenset[str] = frozenset(),
 ) -> Job:
     """The checked job of a command line; raises UserError for every mistake in it.
 
-    `base_decode` holds decode options that count more than the YAML and less than `overrides`; a `decode=`
-    choice sets them aside. Keys in `named`, those that a sweep varies, are in the run's name in any case.
+    `stored` holds values of a checkpoint by key. They count more than defaults and recipe, and less than what
+    `overrides` say of the key or of its group. Keys in `named`, those that a sweep varies, are in the run's name in any case.
     """
     given = [checked(command, override) for override in overrides]
     choices = {item.key: item.value for item in given if item.key in GROUPS[command]}
@@ -38,10 +39,12 @@ def compose(
     # What the user chose by name counts more than the recipe, what they set by key more than both
     for group, option in choices.items():
         lines += _said(group, option)
-    if base_decode and "decode" not in choices:
-        lines += [f"decode.{name}={value}" for name, value in base_decode.items()]
     lines += [f"{item.key}={item.text}" for item in given if not item.literal and item.key not in GROUPS[command]]
     job = _from_hydra(command, tuple(lines))
+    said = {item.key for item in given}
+    for name, value in (stored or {}).items():
+        if not {name, name.partition(".")[0]} & said:
+            job = _with(job, name, value)
     for item in given:
         if item.literal:
             job = _with(job, item.key, item.value)
@@ -129,7 +132,7 @@ def _get(section: Any, name: str) -> Any:
 
 def _with_absolute_files(job: Any) -> Any:
     """The text's files by absolute path, so that the job means the same from any folder."""
-    for name in _USER_FILES:
+    for name in _USER_FILES if isinstance(job, TrainJob) else _USER_FILES[:-1]:
         value = _get(job, name)
         if isinstance(value, dict):
             job = _with(job, name, {key: [os.path.abspath(path) for path in paths] for key, paths in value.items()})

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from mt import checkpoint
-from mt.checkpoint import Checkpoint, hash_file, stored_decode
+from mt.checkpoint import Checkpoint, hash_file
 from mt.checkpoint_store import CheckpointStore, average_command
 from mt.config import AverageJob, DecodeConfig, ModelConfig, TrainJob, Which
 from mt.errors import UserError
@@ -51,7 +51,7 @@ def test_a_model_comes_back_with_its_ties_configuration_and_tokenizers(store, to
     assert (
         opened.load_tokenizers().source.encode([line])[0].tolist() == toy_tokenizers.source.encode([line])[0].tolist()
     )
-    assert stored_decode(str(folder))["beam_size"] == 7
+    assert opened.config.decode.beam_size == 7
 
 
 def test_a_run_folder_gives_its_average_else_its_best_else_its_last(store, toy_model, toy_tokenizers):

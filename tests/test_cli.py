@@ -2,12 +2,13 @@ import errno
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
 
 from mt.cli import COMMANDS, main
+from mt.config import DecodeConfig, ModelConfig, TrainJob
 from mt.errors import UserError
 
 
@@ -28,7 +29,10 @@ def calls(monkeypatch):
 
         setattr(modules.setdefault(module, ModuleType(module)), function, entry)
     modules["mt.checkpoint"] = ModuleType("checkpoint")
-    modules["mt.checkpoint"].stored_decode = lambda path: {"beam_size": 9}
+    stored = SimpleNamespace(
+        config=TrainJob(decode=DecodeConfig(beam_size=9), model=ModelConfig(d_model=64, dropout=0.7))
+    )
+    modules["mt.checkpoint"].Checkpoint = SimpleNamespace(open=lambda path: stored)
     modules["mt.data.download"].DataUnavailable = Unavailable
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
@@ -199,3 +203,13 @@ def test_sweep_stops_at_the_first_failure_with_its_name(failure, code, calls, mo
     assert main(["train", "-m", "seed=1,2,3"]) == code
     assert seen == [1, 2]
     assert "multi30k-en-de-seed.2" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_training_takes_the_sizes_of_what_it_begins_from(calls):
+    assert main(["train", "train.init_from=x", "data.source=de", "data.target=en"]) == 0
+    assert main(["train", "train.init_from=x", "model=small"]) == 0
+    taken, chosen = (job for _, job in calls)
+    assert (taken.model.d_model, taken.tokenizer.vocab_size) == (64, 8000)  # of the checkpoint, not of the recipe
+    assert taken.model.dropout == 0.1  # of the recipe: dropout is no size
+    assert chosen.model.d_model == 256
+    assert Path(taken.train.init_from).is_absolute()

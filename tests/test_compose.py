@@ -76,8 +76,10 @@ def test_prepare_means_the_text_of_the_training():
 
 
 def test_stored_decode_options_count_less_than_the_users():
+    stored = {"decode.beam_size": 7, "decode.length_penalty": 0.6}
+
     def decode(*overrides: str):
-        job = compose("evaluate", ["checkpoint=x", *overrides], base_decode={"beam_size": 7, "length_penalty": 0.6})
+        job = compose("evaluate", ["checkpoint=x", *overrides], stored)
         assert isinstance(job, EvaluateJob)
         return job.decode
 

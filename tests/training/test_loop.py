@@ -339,3 +339,27 @@ def test_evaluating_files_checks_their_counts(job, tmp_path):
         evaluate_command(EvaluateJob(input=source, reference=job.data.dev[1], **options))
     with pytest.raises(UserError, match="go together"):
         evaluate_command(EvaluateJob(input=source, **options))
+
+
+def test_fine_tuning_begins_from_weights_and_tokenizers(job, tmp_path, monkeypatch):
+    first = run(job, train={"max_updates": 60})
+    before = Checkpoint.open(first)
+    other = write_pairs(tmp_path, "other", [(source + " zebra", target) for source, target in toy_pairs(300)[250:]])
+    settings = {"run": {"name": "tuned"}, "data": {"train": other}, "train": {"init_from": str(first)}}
+    tuned = run(job, **settings)
+    assert records(tuned, "train")[0]["nll"] < 0.7 * records(first, "train")[0]["nll"]
+    assert records(tuned, "train")[0]["learning_rate"] == records(first, "train")[0]["learning_rate"]
+    for name in ("tokenizer.model", "tokenizer.json"):
+        assert (Checkpoint.open(tuned).folder / name).read_bytes() == (before.folder / name).read_bytes()
+    shutil.rmtree(first)
+    settings["train"]["max_updates"] = 7
+    run(job, **settings)  # goes on from its own
+    assert [line["update"] for line in records(tuned, "train")] == [1, 2, 3, 4, 5, 6, 7]
+    with pytest.raises(UserError, match="there is no folder"):
+        run(job, **{**settings, "run": {"name": "tuned-again"}})
+
+
+def test_weights_of_another_size_are_no_beginning(job):
+    first = run(job)
+    with pytest.raises(UserError, match=r"shape|on one side only"):
+        run(job, run={"name": "tuned"}, model={"d_ff": 64}, train={"init_from": str(first)})
