@@ -28,7 +28,8 @@ def compose(
     """The checked job of a command line; raises UserError for every mistake in it.
 
     `stored` holds values of a checkpoint by key. They count more than defaults and recipe, and less than what
-    `overrides` say of the key or of its group. Keys in `named`, those that a sweep varies, are in the run's name in any case.
+    `overrides` say of the key or of its group. Keys in `named`, those that a sweep varies, are in the run's name in
+    any case.
     """
     given = [checked(command, override) for override in overrides]
     choices = {item.key: item.value for item in given if item.key in GROUPS[command]}

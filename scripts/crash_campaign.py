@@ -20,17 +20,11 @@ from collections import Counter
 from pathlib import Path
 
 TRAINING = [
-    *(
-        "data=files",
-        "tokenizer.vocab_size=330",
-        "model.d_model=32",
-        "model.d_ff=64",
-        "model.heads=2",
-        "model.dropout=0.1",
-    ),
-    *("model.encoder_layers=1", "model.decoder_layers=1", "optim.warmup_steps=20", "decode=greedy"),
-    *("decode.max_length_a=0", "decode.max_length_b=10", "train.max_updates=60", "train.save_every=2"),
-    *("train.validate_every=10", "train.log_every=3", "train.average=2", "train.threads=1"),
+    *("data=files", "tokenizer.vocab_size=330", "model.d_model=32", "model.d_ff=64", "model.heads=2"),
+    *("model.dropout=0.1", "model.encoder_layers=1", "model.decoder_layers=1", "optim.warmup_steps=20"),
+    *("decode=greedy", "decode.max_length_a=0", "decode.max_length_b=10", "train.update_tokens=400"),
+    *("train.max_updates=200", "train.save_every=4", "train.validate_every=20", "train.log_every=3"),
+    *("train.average=2", "train.threads=1"),
 ]
 TIMED = {"target_tokens_per_second", "memory_gib"}
 SLOWEST_EXIT = 10.0  # seconds from a signal that asks
@@ -40,9 +34,7 @@ def main() -> int:
     """Run the campaign; 0 when nothing was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument(
-        "--two-processes", type=float, default=0.1, help="share of the runs that train on two processes"
-    )
+    parser.add_argument("--two-processes", type=float, default=0.1, help="share of runs on two processes")
     parser.add_argument("--damage", type=float, default=0.15, help="share of the restarts before which a file is cut")
     parser.add_argument("--full-disk", action="store_true", help="let a run fill up a file system (needs root)")
     parser.add_argument("--seed", type=int, default=0)
@@ -159,7 +151,7 @@ class Campaign:
         run = (root or self.folder) / name
         last = json.loads((run / "checkpoints" / "index.json").read_text())["last"]
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        numbers = [{key: value for key, value in line.items() if key not in TIMED} for line in lines]
+        numbers: list[object] = [{key: value for key, value in line.items() if key not in TIMED} for line in lines]
         return (run / "checkpoints" / last / "model.safetensors").read_bytes(), numbers
 
 
