@@ -6,7 +6,7 @@ python scripts/keys_reference.py [--check]
 import sys
 from pathlib import Path
 
-from mt.cli import COMMANDS
+from mt.commands import COMMANDS
 from mt.errors import UserError
 from mt.overrides import GROUPS, allowed, default_text, keys, options
 

@@ -26,8 +26,10 @@ ALLOWED: dict[str, set[str]] = {
     "training": {*LEAVES, "data", "model", "checkpoint", "checkpoint_store", "decoding", "evaluation"},
     "overrides": {"errors", "config", "jobs"},
     "compose": {"errors", "config", "jobs", "overrides"},
+    "commands": {"config", "overrides"},
     "cli": {
         *LEAVES,
+        "commands",
         "overrides",
         "compose",
         "data",

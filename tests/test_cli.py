@@ -7,7 +7,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from omegaconf import OmegaConf
 
-from mt.cli import COMMANDS, main
+from mt.cli import main
+from mt.commands import COMMANDS
 from mt.config import DecodeConfig, ModelConfig, TrainJob
 from mt.errors import UserError
 

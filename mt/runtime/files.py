@@ -1,6 +1,7 @@
 """Small files that are there whole or as they were before, and a folder that has one writer."""
 
 import os
+import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,26 @@ def write_whole(path: Path, text: str) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def temporary_beside(path: Path) -> Path:
+    """A hidden name beside a path, to write it under first; what dead processes of this machine left so goes."""
+    host = socket.gethostname()
+    for left in path.parent.glob(f".{path.name}.{host}.*"):
+        number = left.suffix[1:]
+        if number.isdecimal() and not _alive(int(number)):
+            shutil.rmtree(left, ignore_errors=True)
+    return path.with_name(f".{path.name}.{host}.{os.getpid()}")
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import yaml
 from mt.checkpoint import Checkpoint
 from mt.checkpoint_store import CheckpointStore
 from mt.config import TrainJob
-from mt.data.module import prepare
+from mt.data.preparation import prepare
 from mt.data.sources import Sources, locate
 from mt.errors import UserError
 from mt.evaluation.evaluate import held_out_files

@@ -10,7 +10,8 @@ from tests_support import toy_pairs, write_pairs
 from mt.config import Corpus, DataConfig, SubwordType, TokenizerConfig, TokenizerKind
 from mt.data import module
 from mt.data.corpus import Ids, IdsWriter
-from mt.data.module import Prepared, prepare
+from mt.data.module import Prepared
+from mt.data.preparation import prepare
 from mt.data.sources import locate
 from mt.errors import UserError
 

@@ -1,0 +1,233 @@
+"""From configured files to a prepared corpus on disk: cleaned, tokenized, made once."""
+
+import hashlib
+import json
+import shutil
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from functools import partial
+from itertools import compress, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt.config import DataConfig, PrepareJob, TokenizerConfig
+from mt.data.cleaning import CleaningReport, clean, non_nfc
+from mt.data.corpus import IdsWriter
+from mt.data.module import BLOCK, META, ORIGINS, SIDES, TEXT, Prepared, own_lines
+from mt.data.sources import Sources, locate
+from mt.data.text import Bitext, count_pairs, read_pairs
+from mt.data.tokenizer import Tokenizers, round_trip, unknown_share
+from mt.data.tokenizer_training import train_tokenizers
+from mt.errors import UserError
+from mt.jobs import walk
+from mt.runtime.files import temporary_beside
+
+Log = Callable[[str], None]
+
+FORMAT = 3
+HELD_OUT = 1000  # development pairs taken from the training pairs where there are none, at most a twentieth
+
+
+def prepare(
+    sources: Sources,
+    data: DataConfig,
+    tokenizer: TokenizerConfig,
+    seed: int,
+    log: Log,
+    tokenizers_from: Path | None = None,
+) -> Prepared:
+    """The prepared corpus of a configuration: found by the hash of its texts and options, or made.
+
+    Written under a temporary name and renamed, so that it is whole or not there. Raises UserError for bad files.
+    With a checkpoint folder in `tokenizers_from`, its tokenizers are used and none are trained.
+    """
+    texts = {"train": _hash_files(_paths(sources.train)), "dev": _hash_files(_paths(sources.dev))}
+    folder = (
+        Path(data.prepared_dir)
+        / f"{data.corpus.value}-{data.source}-{data.target}-{_key(data, tokenizer, seed, texts, tokenizers_from)}"
+    )
+    if (folder / META).exists():
+        log(f"prepared corpus: {folder}")
+        for line in json.loads((folder / META).read_text(encoding="utf-8"))["log"]:
+            log(line)
+        return Prepared.load(folder)
+    log(f"preparing the corpus into {folder}")
+    temporary = temporary_beside(folder)
+    try:
+        temporary.mkdir(parents=True)
+        _write(sources, data, tokenizer, seed, temporary, log, tokenizers_from)
+        temporary.rename(folder)
+    except OSError as error:
+        if not (folder / META).exists():  # else another process was faster, with the same result
+            raise UserError(f"cannot write the prepared corpus {folder}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return Prepared.load(folder)
+
+
+def prepare_command(job: PrepareJob) -> None:
+    """`mt prepare`: make the prepared corpus and say where it is."""
+    import sys
+
+    def log(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    sources = locate(job.data, log)
+    prepared = prepare(sources, job.data, job.tokenizer, job.seed, log)
+    _ = sources.tests  # so that a machine without a network can train and score
+    print(prepared.folder)
+
+
+def _key(
+    data: DataConfig, tokenizer: TokenizerConfig, seed: int, texts: dict[str, list[str]], tokenizers_from: Path | None
+) -> str:
+    places = {"raw_dir", "prepared_dir", "train", "dev", "test"}  # the texts' hashes stand for them
+    options: dict[str, Any] = {name: value for name, _, value in walk(data) if name not in places}
+    options |= {f"tokenizer.{name}": value for name, _, value in walk(tokenizer)}
+    if tokenizer.model:
+        options["tokenizer.model"] = _hash_files([Path(tokenizer.model)])
+    if tokenizers_from:
+        options["tokenizers"] = _hash_files(sorted(tokenizers_from.glob("tokenizer.*")))
+    plain = {name: value.value if isinstance(value, Enum) else value for name, value in options.items()}
+    text = json.dumps({"format": FORMAT, "texts": texts, "seed": seed, **plain}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _paths(split: Sequence[Bitext]) -> list[Path]:
+    return [path for part in split for path in (part.source_path, part.target_path) if path]
+
+
+def _hash_files(paths: Sequence[Path]) -> list[str]:
+    hashes = []
+    for path in paths:
+        try:
+            with path.open("rb") as stream:
+                hashes.append(hashlib.file_digest(stream, "sha256").hexdigest())
+        except OSError as error:
+            raise UserError(f"cannot read {path.absolute()}: {error.strerror or error}") from error
+    return hashes
+
+
+def _write(
+    sources: Sources,
+    data: DataConfig,
+    tokenizer: TokenizerConfig,
+    seed: int,
+    folder: Path,
+    log: Log,
+    tokenizers_from: Path | None,
+) -> None:
+    report = CleaningReport()
+    held_out, origins = _write_texts(sources, data, folder, report)
+    train = [folder / TEXT.format(split="train", side=side) for side in SIDES]
+    if tokenizers_from:
+        tokenizers = Tokenizers.load(tokenizers_from)
+    else:
+        texts = [partial(own_lines, path) for path in train]
+        tokenizers = train_tokenizers(texts[0], texts[1], tokenizer, data.source, data.target, seed, log)
+    tokenizers.save(folder)
+    kept = _write_ids(tokenizers, data, folder, report)
+    np.save(folder / ORIGINS, origins[kept])
+    report.check_kept(held_out)
+    lines = report.lines() + _dev_remarks(tokenizers, folder)
+    for line in lines:
+        log(line)
+    parts = [part.name for part in sources.train]
+    meta = {"format": FORMAT, "cleaning": report.as_dict(), "log": lines, "parts": parts}
+    (folder / META).write_text(json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def _dev_remarks(tokenizers: Tokenizers, folder: Path) -> list[str]:
+    """How well the tokenizers do on text that they have not seen."""
+    remarks = []
+    for side in SIDES:
+        lines = list(own_lines(folder / TEXT.format(split="dev", side=side)))
+        units = getattr(tokenizers, side)
+        remarks.append(
+            f"dev {side}: {len(lines)} lines, {round_trip(units, lines):.2%} come back whole from the tokenizer,"
+            f" {unknown_share(units, lines):.2%} unknown tokens"
+        )
+        if side == "target" and (odd := non_nfc(lines)):
+            remarks.append(
+                f"warning: {odd} dev references are not in Unicode's NFC form: they may cost score invisibly"
+            )
+    return remarks
+
+
+def _write_texts(
+    sources: Sources, data: DataConfig, folder: Path, report: CleaningReport
+) -> tuple[int, NDArray[np.int64]]:
+    """Cleaned training text and the development text, a sentence a line.
+
+    Gives the number of training pairs held out, and part and line of each other one: [pairs, 2].
+    """
+    total = count_pairs(sources.train, data.invalid_utf8)
+    if not sources.hold_out_dev and not count_pairs(sources.dev):
+        raise UserError("the development set has no lines: give another data.dev, or none to hold a part of train out")
+    every = max(20, -(-total // HELD_OUT))  # spread over the corpus, whose order is often by origin
+    names = {
+        (split, side): folder / TEXT.format(split=split, side=side) for split in ("train", "dev") for side in SIDES
+    }
+    streams = {key: path.open("w", encoding="utf-8", newline="\n") for key, path in names.items()}
+
+    def write(split: str, pair: tuple[str, str]) -> None:
+        for side, text in zip(SIDES, pair, strict=True):
+            streams[split, side].write(text + "\n")
+
+    held_out = 0
+    origins = array("q")
+    numbers = {part: number for number, part in enumerate(sources.train)}
+    try:
+        for number, pair in enumerate(clean(read_pairs(sources.train, data.invalid_utf8, report), data, report)):
+            chosen = sources.hold_out_dev and number % every == 0
+            write("dev" if chosen else "train", pair)
+            held_out += chosen
+            if not chosen:
+                origins.extend((numbers[pair.part], pair.line))
+        for pair in read_pairs(sources.dev):
+            write("dev", pair)
+    finally:
+        for stream in streams.values():
+            stream.close()
+    return held_out, np.frombuffer(origins, dtype=np.int64).reshape(-1, 2)
+
+
+def _write_ids(tokenizers: Tokenizers, data: DataConfig, folder: Path, report: CleaningReport) -> NDArray[np.bool_]:
+    """Training ids of the pairs within the limits, in place of the training text; which pairs these are."""
+    texts = [folder / TEXT.format(split="train", side=side) for side in SIDES]
+    writers = [IdsWriter(folder, side, getattr(tokenizers, side).size) for side in SIDES]
+    kept: list[NDArray[np.bool_]] = []
+    with writers[0] as source_writer, writers[1] as target_writer:
+        for sources, targets in zip(*(_blocks(own_lines(text)) for text in texts), strict=True):
+            source_ids, target_ids = tokenizers.source.encode(sources), tokenizers.target.encode(targets)
+            fits = []
+            for row, (source, target) in enumerate(zip(source_ids, target_ids, strict=True)):
+                reason = _too_long(len(source), len(target), data)
+                if reason:
+                    report.drop(reason, "after tokenization", sources[row], targets[row])
+                fits.append(not reason)
+            source_writer.append(compress(source_ids, fits))
+            target_writer.append(compress(target_ids, fits))
+            kept.append(np.array(fits))
+    for text in texts:
+        text.unlink()
+    return np.concatenate(kept)
+
+
+def _too_long(source: int, target: int, data: DataConfig) -> str | None:
+    if not source or not target:
+        return "no tokens on one side"
+    if max(source, target) > data.max_tokens:
+        return f"more than {data.max_tokens} tokens on one side"
+    if max(source, target) > data.max_ratio * min(source, target):
+        return f"one side more than {data.max_ratio:g} times as many tokens as the other"
+    return None
+
+
+def _blocks(lines: Iterator[str]) -> Iterator[list[str]]:
+    while block := list(islice(lines, BLOCK)):
+        yield block
