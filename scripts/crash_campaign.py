@@ -40,6 +40,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("outputs/crash_campaign"))
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background a shell has it ignored, also below
     generator = random.Random(options.seed)
     shutil.rmtree(options.folder, ignore_errors=True)
     campaign = Campaign(options.folder.absolute(), generator, options.damage)

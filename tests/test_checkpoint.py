@@ -10,13 +10,11 @@ from dataclasses import replace
 import pytest
 import torch
 import yaml
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from mt import checkpoint
 from mt.checkpoint import Checkpoint, hash_file
-from mt.checkpoint_store import CheckpointStore, average_command
-from mt.config import AverageJob, DecodeConfig, ModelConfig, TrainJob, Which
+from mt.checkpoint_store import CheckpointStore
+from mt.config import DecodeConfig, ModelConfig, TrainJob
 from mt.errors import UserError
 from mt.jobs import from_plain, to_plain
 from mt.model.transformer import Transformer
@@ -52,86 +50,6 @@ def test_a_model_comes_back_with_its_ties_configuration_and_tokenizers(store, to
         opened.load_tokenizers().source.encode([line])[0].tolist() == toy_tokenizers.source.encode([line])[0].tolist()
     )
     assert opened.config.decode.beam_size == 7
-
-
-def test_a_run_folder_gives_its_average_else_its_best_else_its_last(store, toy_model, toy_tokenizers):
-    for update in (1, 2, 3):
-        save(store, toy_model, toy_tokenizers, update)
-    run = store.folder.parent
-    assert Checkpoint.open(run).folder.name == "update-0000003"
-    store.set(best="update-0000002")
-    assert Checkpoint.open(run).folder.name == "update-0000002"
-    store.average(["update-0000001", "update-0000002"])
-    assert Checkpoint.open(run).folder.name == "average-0000002-of-2"
-    store.set(average=None)
-    assert Checkpoint.open(run).folder.name == "update-0000002"
-
-
-def test_the_average_is_the_mean_and_of_one_the_same(store, toy_model, toy_tokenizers):
-    save(store, toy_model, toy_tokenizers, 900)
-    before = {name: parameter.detach().clone() for name, parameter in toy_model.named_parameters()}
-    with torch.no_grad():
-        for parameter in toy_model.parameters():
-            parameter.add_(1)
-    save(store, toy_model, toy_tokenizers, 1000)
-    mean = Checkpoint.open(store.average(["update-0000900", "update-0001000"])).load_weights()
-    for name, parameter in before.items():
-        torch.testing.assert_close(mean[name], parameter + 0.5)
-    one = Checkpoint.open(store.average(["update-0000900"])).load_weights()
-    assert all(torch.equal(one[name], before[name]) for name in before)
-
-
-def test_checkpoints_are_picked_by_number_or_by_score(store, toy_model, toy_tokenizers):
-    for update, score in ((9_999_900, 30.0), (9_999_999, 10.0), (10_000_000, 20.0), (10_000_001, None)):
-        save(store, toy_model, toy_tokenizers, update, score)
-    assert store.pick(2, Which.last) == ["update-10000000", "update-10000001"]
-    assert store.pick(2, Which.best) == ["update-9999900", "update-10000000"]
-
-
-def test_deleting_spares_what_the_index_names(store, toy_model, toy_tokenizers):
-    for update in (1, 2, 3):
-        save(store, toy_model, toy_tokenizers, update)
-    store.set(best="update-0000001")
-    store.delete(store.names())
-    assert store.names() == ["update-0000001", "update-0000003"]
-
-
-def test_a_failed_save_leaves_nothing_and_keeps_the_old(store, toy_model, toy_tokenizers, monkeypatch):
-    save(store, toy_model, toy_tokenizers, 1)
-
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=r"update-0000002.*No space"):
-        save(store, toy_model, toy_tokenizers, 2)
-    monkeypatch.undo()
-    assert sorted(path.name for path in store.folder.iterdir()) == ["index.json", "update-0000001"]
-    assert Checkpoint.open(store.folder.parent).folder.name == "update-0000001"
-
-
-@pytest.mark.parametrize(
-    "error", [SafetensorError("No space left\n(os error 28)"), RuntimeError("file write failed\n")]
-)
-def test_what_the_writers_raise_for_a_full_disk_is_one_line(store, toy_model, toy_tokenizers, monkeypatch, error):
-    save(store, toy_model, toy_tokenizers, 1)
-
-    def full(*arguments):
-        raise error
-
-    monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(UserError, match="cannot save") as told:
-        save(store, toy_model, toy_tokenizers, 2)
-    assert "\n" not in str(told.value)
-    assert store.names() == ["update-0000001"]
-
-
-def test_what_a_killed_process_left_is_removed(store, toy_model, toy_tokenizers):
-    folder = save(store, toy_model, toy_tokenizers, 1)
-    (folder.parent / ".update-0000002.123").mkdir()
-    (folder.parent / ".index.json.123").write_text("")
-    store.clean()
-    assert sorted(path.name for path in store.folder.iterdir()) == ["index.json", "update-0000001"]
 
 
 def rewrite(folder, name, text):
@@ -251,18 +169,6 @@ def test_training_state_loads_where_mt_was_never_imported(store, toy_model, toy_
 def test_a_job_survives_the_way_through_plain_types():
     job = replace(TrainJob(), seed=9, decode=DecodeConfig(beam_size=3))
     assert from_plain(TrainJob, json.loads(json.dumps(to_plain(job)))) == job
-
-
-def test_mt_average_names_the_new_folder(store, toy_model, toy_tokenizers, capsys):
-    for update in (1, 2, 3):
-        save(store, toy_model, toy_tokenizers, update)
-    average_command(AverageJob(checkpoint=str(store.folder.parent), count=2))
-    assert capsys.readouterr().out.strip() == str(store.folder / "average-0000003-of-2")
-    assert store.index()["average"] == "average-0000003-of-2"
-    other = store.average(["update-0000001", "update-0000003"])
-    assert other.name.startswith("average-0000003-of-2-") and (store.folder / "average-0000003-of-2").exists()
-    with pytest.raises(UserError, match="only 3"):
-        average_command(AverageJob(checkpoint=str(store.folder.parent), count=4))
 
 
 def test_weights_of_another_vocabulary_are_refused(store, toy_model, toy_tokenizers):

@@ -86,7 +86,7 @@ class SentencePieceTokenizer(Tokenizer):
         try:
             # no bytes at all would silently give a processor without a model
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model or b"\xff")
-        except RuntimeError:
+        except (RuntimeError, ValueError):  # its own message may be no text
             raise UserError(f"{name} is not a SentencePiece model") from None
         self._check_special_ids(name)
         self.size = self._processor.get_piece_size()

@@ -137,5 +137,5 @@ def restore(
             joint = sum(getattr(recent, name) for recent in recents)
             setattr(own, name, joint if distributed.rank() == 0 else 0)
         return progress, own, len(processes)
-    except (KeyError, TypeError, ValueError, IndexError, RuntimeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, RuntimeError, AttributeError, OverflowError) as error:
         raise UserError(f"the training state fits no run of this mt: {error!r}".replace("\n", " ")) from error

@@ -8,7 +8,7 @@ import pytest
 from tests_support import toy_pairs, write_pairs
 
 from mt.config import Corpus, DataConfig, SubwordType, TokenizerConfig, TokenizerKind
-from mt.data import module
+from mt.data import preparation
 from mt.data.corpus import Ids, IdsWriter
 from mt.data.module import Prepared
 from mt.data.preparation import prepare
@@ -52,7 +52,7 @@ def test_what_is_on_disk_is_the_text(config):
 def test_it_is_found_again_and_other_options_or_text_make_another(config, tmp_path, monkeypatch):
     first, _ = run(config)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "train_tokenizers", None)  # must not be needed
+        patch.setattr(preparation, "train_tokenizers", None)  # must not be needed
         again, lines = run(config)
         assert again.folder == first.folder and lines[0].startswith("prepared corpus:")
         assert any("100 kept" in line for line in lines)
@@ -76,7 +76,7 @@ def test_a_failure_leaves_nothing_behind(config, tmp_path, monkeypatch):
     def fail(*arguments, **options):
         raise UserError("no")
 
-    monkeypatch.setattr(module, "train_tokenizers", fail)
+    monkeypatch.setattr(preparation, "train_tokenizers", fail)
     with pytest.raises(UserError, match="no"):
         run(config)
     assert list((tmp_path / "prepared").iterdir()) == []
@@ -84,7 +84,7 @@ def test_a_failure_leaves_nothing_behind(config, tmp_path, monkeypatch):
 
 def test_unequal_files_are_refused_before_the_tokenizer_is_trained(config, tmp_path, monkeypatch):
     (tmp_path / "dev.de").write_text("nur eine Zeile\n", encoding="utf-8")
-    monkeypatch.setattr(module, "train_tokenizers", None)
+    monkeypatch.setattr(preparation, "train_tokenizers", None)
     with pytest.raises(UserError, match=r"20 lines but .* has 1 lines"):
         run(config)
 
