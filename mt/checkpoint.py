@@ -125,6 +125,7 @@ def write_checkpoint(
         if state is not None:
             torch.save(dict(state), temporary / STATE)
         (temporary / CONFIG).write_text(yaml.safe_dump(to_plain(config), sort_keys=False), encoding="utf-8")
+        shutil.copymode(temporary / CONFIG, temporary / WEIGHTS)  # which safetensors lets nobody else read
         tokenizers.save(temporary)
         full_meta = {
             "format": FORMAT,

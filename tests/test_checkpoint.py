@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,10 +15,14 @@ from safetensors.torch import load_file
 
 from mt.checkpoint import Checkpoint, hash_file
 from mt.checkpoint_store import CheckpointStore
-from mt.config import DecodeConfig, ModelConfig, TrainJob
+from mt.config import DecodeConfig, Device, ModelConfig, Precision, TrainJob
+from mt.decoding.translator import Translator
 from mt.errors import UserError
 from mt.jobs import from_plain, to_plain
 from mt.model.transformer import Transformer
+from mt.runtime.device import start
+from mt.training.schedule import make_optimizer
+from mt.training.state import Progress, Recent, restore, training_state
 
 
 @pytest.fixture
@@ -149,12 +154,7 @@ def test_a_crafted_training_state_runs_nothing(store, toy_model, toy_tokenizers,
 
 
 def test_training_state_loads_where_mt_was_never_imported(store, toy_model, toy_tokenizers):
-    from mt.config import Device, Precision
-    from mt.runtime.device import start
-    from mt.training.schedule import make_optimizer
-    from mt.training.state import Progress, Recent, training_state
-
-    runtime = start(Device.cpu, Precision.fp32, torch.get_num_threads())
+    runtime = cpu()
     optimizer = make_optimizer(toy_model, TrainJob().optim)
     toy_model.logits(toy_model(torch.tensor([[5, 3]]), torch.tensor([[2]]))).sum().backward()
     optimizer.step()
@@ -176,3 +176,28 @@ def test_weights_of_another_vocabulary_are_refused(store, toy_model, toy_tokeniz
     folder = save(store, other, toy_tokenizers, 1)
     with pytest.raises(UserError, match="shape"):
         Checkpoint.open(folder).load_model()
+
+
+FIXTURES = Path(__file__).parent / "fixtures"
+FORMAT_1 = [
+    ("likes a bird big red likes bird", "mag Vogel Vogel Vogel Vogel groß Vogel"),
+    ("sees and cat big dog bird dog", "groß Vogel Hund Katze und sieht"),
+    ("and bird big here", "hier groß und"),
+]
+
+
+def cpu():
+    return start(Device.cpu, Precision.fp32, torch.get_num_threads())
+
+
+def test_a_checkpoint_of_format_1_loads_for_ever():
+    """Made once, never made again: what it holds is translated as then, and a training could go on from it."""
+    folder = FIXTURES / "checkpoint-format-1"
+    checkpoint = Checkpoint.open(folder)
+    translator = Translator(checkpoint.load_model(), checkpoint.load_tokenizers(), checkpoint.config.decode, cpu())
+    for source, translation in FORMAT_1:
+        assert translator.translate([source]) == [translation]
+    optimizer = make_optimizer(checkpoint.load_model(), checkpoint.config.optim)
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    progress, _, processes = restore(checkpoint.load_state(), 1, optimizer, scaler, cpu())
+    assert (progress.update, processes, len(optimizer.state)) == (700, 1, len(optimizer.param_groups[0]["params"]))
