@@ -122,6 +122,8 @@ class Campaign:
             process.finish(0)
             return False
         number = self.generator.choice([*[signal.SIGKILL] * 6, *[signal.SIGTERM] * 3, signal.SIGINT])
+        if number == signal.SIGINT and not process.text():
+            number = signal.SIGKILL  # an interpreter that is interrupted while it starts has errors of its own
         began = time.monotonic()
         process.popen.send_signal(number)
         code = process.popen.wait(60)

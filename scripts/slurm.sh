@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Trains under SLURM, on one node or several, and survives time limits and pre-emption: a warning from SLURM saves a
+# checkpoint, the job goes back into the queue, and the same command goes on from there.
+#
+#   sbatch scripts/slurm.sh experiment=wmt14_en_de run.name=wmt
+#   sbatch --nodes=4 --gpus-per-node=8 scripts/slurm.sh experiment=wmt14_en_de run.name=wmt
+#
+# Submit it from the folder that holds data/ and outputs/, on a file system that all nodes see, with mt's environment
+# activated. Without --gpus-per-node it trains on CPUs, one process a node.
+
+#SBATCH --job-name=mt
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=8
+#SBATCH --time=24:00:00
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=outputs/slurm-%j.log
+#SBATCH --signal=B:USR1@180
+
+set -uo pipefail
+export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=150 # seconds to save in, before torch's launcher kills
+
+warned=
+warn() {
+    warned=yes
+    # to the processes of the step, not to this shell: they save, and end with exit code 143
+    scancel --signal=TERM "$SLURM_JOB_ID"
+}
+trap warn USR1
+
+head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+port=$((20000 + SLURM_JOB_ID % 20000)) # two jobs on one node do not meet
+
+srun torchrun \
+    --nnodes="$SLURM_NNODES" \
+    --nproc-per-node="${SLURM_GPUS_ON_NODE:-1}" \
+    --rdzv-backend=c10d \
+    --rdzv-endpoint="$head_node:$port" \
+    --rdzv-id="$SLURM_JOB_ID" \
+    -m mt train "$@" &
+training=$!
+wait "$training"
+code=$?
+if [[ -n $warned ]]; then
+    wait "$training" # the first wait ended with the warning
+    scontrol requeue "$SLURM_JOB_ID"
+    exit 0
+fi
+exit "$code"
