@@ -6,6 +6,7 @@ That stands in checkpoints/index.json, swapped in one step.
 import hashlib
 import json
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -183,5 +184,5 @@ def average_command(job: AverageJob) -> None:
         raise UserError(f"checkpoint={job.checkpoint}: there is no checkpoint in {store.folder}")
     if len(names) < job.count:
         raise UserError(f"count={job.count}: there are only {len(names)} checkpoints in {store.folder}")
-    with only_writer(run):
+    with only_writer(run, report=lambda line: print(line, file=sys.stderr, flush=True)):
         print(store.average(names))

@@ -15,6 +15,7 @@ from mt.data.corpus import Ids
 from mt.data.tokenizer import UNK, Tokenizer, Tokenizers
 
 BLOCK = 8192  # lines tokenized at a time
+LOOKED_AT = 1000
 TEXT = "{split}.{side}.txt"
 ORIGINS = "origins.npy"
 META = "meta.json"
@@ -110,13 +111,18 @@ class Epoch:
         return int(source.sum() + target.sum()), len(rows) * int(source.max() + target.max())
 
     def largest_update(self, plan: list[Indices], batch_tokens: int, world_size: int) -> Indices:
-        """The update whose batches need most memory: the largest batch, the longest sentences among equals."""
-        starts = np.cumsum([0, *(len(update) for update in plan[:-1])])
-        order = np.concatenate(plan)
-        sides = self.source_lengths[order], self.target_lengths[order]
-        longest = np.maximum.reduceat(sides[0], starts) + np.maximum.reduceat(sides[1], starts)
-        rows = -(-np.array([len(update) for update in plan]) // world_size)
-        return plan[int(np.lexsort((longest, np.minimum(rows * longest, batch_tokens)))[-1])]
+        """The update with the batch that needs most memory: most cells, the longest sentences among equals.
+
+        Looked for in up to LOOKED_AT updates, spread over the plan, and in the one with the longest pair.
+        """
+        together = self.source_lengths + self.target_lengths
+        longest = max(plan, key=lambda update: together[update].max())
+
+        def need(update: Indices) -> tuple[int, int]:
+            shares = self.share(update, batch_tokens, 0, world_size)  # rank 0 has the longest sentences
+            return max((self.size(rows)[1], int(together[rows].max())) for rows in shares)
+
+        return max([*plan[:: -(-len(plan) // LOOKED_AT)], longest], key=need)
 
 
 def own_lines(path: Path) -> Iterator[str]:

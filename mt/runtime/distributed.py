@@ -5,9 +5,10 @@ a program that has a process group of its own and uses mt's translator is not dr
 """
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -75,7 +76,7 @@ def join(gpu: bool) -> None:
     global _group
     if _group or not launched() or int(os.environ["WORLD_SIZE"]) == 1:
         return
-    if os.environ.get("MASTER_ADDR") in ("127.0.0.1", "localhost"):
+    if os.environ.get("MASTER_ADDR") in ("127.0.0.1", "localhost") and sys.platform == "linux":
         # One machine: no name of it need be known to the network
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     store, number, size = next(torch.distributed.rendezvous("env://"))
@@ -91,11 +92,12 @@ def join(gpu: bool) -> None:
 
 
 def leave() -> None:
-    """Part from the others, all of whom do so too."""
+    """Part from the others, all of whom do so too or are gone."""
     global _group
     if _group:
-        torch.distributed.barrier(_group.control)
-        torch.distributed.destroy_process_group()
+        with suppress(RuntimeError):
+            torch.distributed.barrier(_group.control)
+            torch.distributed.destroy_process_group()
         _group = None
 
 
@@ -176,10 +178,8 @@ def wait_for_all() -> None:
 def announce_stop(number: int) -> None:
     """Let the other processes know, between two collective steps, that the run is to stop by this signal."""
     if _group:
-        try:
+        with suppress(RuntimeError):  # the launcher that holds the store is gone: the kernel has told all of us
             _group.store.set(_STOP, str(number))
-        except RuntimeError:
-            return  # the launcher that holds the store is gone: each of its processes has been told by the kernel
 
 
 def announced_stop() -> int | None:

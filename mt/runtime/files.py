@@ -46,7 +46,9 @@ def _alive(process: int) -> bool:
 
 
 @contextmanager
-def only_writer(folder: Path, patience: float = 30.0, report: Callable[[str], None] = print) -> Iterator[None]:
+def only_writer(
+    folder: Path, patience: float = 30.0, report: Callable[[str], None] = lambda line: None
+) -> Iterator[None]:
     """Make the folder and hold it. Where another living process holds it, say who, and wait for `patience` seconds.
 
     UserError where it is still held then (a killed run may still be saving), or can't be made.

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from mt.data.batching import _by_length, cut_batches, plan_epoch
+from mt.data.corpus import Ids
+from mt.data.module import Epoch
 
 RANDOM = np.random.default_rng(5)
 SOURCE = RANDOM.integers(1, 60, 3001).astype(np.int64)
@@ -86,3 +88,18 @@ def test_one_pair_of_extreme_ratio_counts_on_both_sides():
 def test_a_pair_that_fits_nowhere_is_refused():
     with pytest.raises(ValueError, match="batch_tokens=9"):
         cut_batches(np.array([0]), np.array([5]), np.array([5]), 9)
+
+
+@pytest.mark.parametrize("batch_tokens", [200, 1000, 100_000])
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_the_largest_update_has_a_batch_as_large_as_any(batch_tokens, world_size):
+    nothing = Ids.from_sentences([])
+    epoch = Epoch(nothing, nothing, SOURCE, TARGET)
+    plan = epoch.plan(1, 1, 1500)
+
+    def largest(update):
+        shares = [epoch.share(update, batch_tokens, rank, world_size) for rank in range(world_size)]
+        return max(epoch.size(rows)[1] for share in shares for rows in share)
+
+    chosen = epoch.largest_update(plan, batch_tokens, world_size)
+    assert largest(chosen) == max(largest(update) for update in plan)

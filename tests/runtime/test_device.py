@@ -7,7 +7,7 @@ import torch
 from mt.config import Device, Precision
 from mt.errors import UserError
 from mt.runtime import distributed
-from mt.runtime.device import choose_device, choose_products, start
+from mt.runtime.device import choose_device, choose_products, explained_memory, start
 from mt.runtime.signals import STOP_SIGNALS
 from mt.runtime.stop import StopRequest
 
@@ -78,3 +78,20 @@ def test_a_hangup_that_is_ignored_stays_so():
             assert not stop.wanted()
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_memory_that_runs_out_names_the_setting():
+    for error in (
+        torch.OutOfMemoryError("CUDA out of memory."),
+        MemoryError(),
+        RuntimeError("can't allocate memory: 9"),
+    ):
+        with (
+            pytest.raises(UserError, match=r"out of memory with train\.batch_tokens=9: lower it"),
+            explained_memory("train.batch_tokens", 9),
+        ):
+            raise error
+    with pytest.raises(RuntimeError, match="shapes"), explained_memory("train.batch_tokens", 9):
+        raise RuntimeError("shapes differ")
+    with pytest.raises(UserError, match="out of memory"), explained_memory("train.batch_tokens", 9):
+        torch.empty(2**50)  # what torch itself raises

@@ -363,3 +363,30 @@ def test_weights_of_another_size_are_no_beginning(job):
     first = run(job)
     with pytest.raises(UserError, match=r"shape|on one side only"):
         run(job, run={"name": "tuned"}, model={"d_ff": 64}, train={"init_from": str(first)})
+
+
+def test_the_largest_batch_is_tried_first_and_leaves_no_trace(job, monkeypatch):
+    settings = {"model": {"dropout": 0.2}, "train": {"batch_tokens": 300, "log_every": 2}}
+    sizes = []
+    real = update._backward
+    monkeypatch.setattr(
+        update,
+        "_backward",
+        lambda run, epoch, rows, *rest: sizes.append(epoch.size(rows)[1]) or real(run, epoch, rows, *rest),
+    )
+    tried = run(job, **settings)
+    assert sizes[0] == max(sizes)
+    monkeypatch.undo()
+    monkeypatch.setattr(loop, "try_largest_batch", lambda *arguments: None)
+    untried = run(job, run={"name": "untried"}, **settings)
+    assert largest_difference(weights(tried), weights(untried)) == 0
+
+
+def test_memory_that_runs_out_is_told_before_the_first_update(job, monkeypatch):
+    def exhausted(*arguments):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(update, "label_smoothed_loss", exhausted)
+    with pytest.raises(UserError, match=r"train\.batch_tokens=4000: lower it"):
+        run(job)
+    assert not (Path(job.run.root) / "run" / "checkpoints").exists()
