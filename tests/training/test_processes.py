@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,13 +75,18 @@ def named(job, name, **train):
     return replace(job, run=replace(job.run, name=name), train=replace(job.train, **train))
 
 
-@pytest.fixture
-def job(tmp_path):
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("processes")
+
+
+@pytest.fixture(scope="module")
+def job(place):
     """Sentences of 4 to 40 words; short translations, because a model that has learned nothing never ends one."""
-    job = toy_job(tmp_path, threads=1)
+    job = toy_job(place, threads=1)
     sentences = toy_pairs(500)
     joined = [[" ".join(side) for side in zip(*sentences[i : i + 1 + i % 5], strict=True)] for i in range(0, 450, 2)]
-    data = replace(job.data, train=write_pairs(tmp_path, "unequal", joined), test={}, max_tokens=100)
+    data = replace(job.data, train=write_pairs(place, "unequal", joined), test={}, max_tokens=100)
     return replace(job, data=data, decode=replace(job.decode, max_length_a=0.0, max_length_b=6))
 
 
@@ -90,38 +96,74 @@ CASES = {
     "adam": (OptimConfig(schedule=Schedule.constant, peak_lr=0.001, warmup_steps=1), 20, 5e-5),
 }
 LIMITS = {"whole": 4000, "half": 450, "quarter": 225}  # an update of one process has about 900 cells
+STOPS = {  # what comes when: on which rank, at which update, which signal, and what goes on then
+    "within-an-epoch": {"signal": [1, 17, signal.SIGTERM], "code": 143},
+    "at-an-epochs-end": {"signal": [0, 12, signal.SIGINT], "code": 130},
+    "while-decoding": {"signal": [1, 12, signal.SIGUSR1], "during": "decoding", "code": 138},
+    "while-saving": {"signal": [0, 12, signal.SIGHUP], "during": "saving", "code": 129},
+}
 
 
-def test_any_number_of_processes_and_any_batch_limit_give_the_same_updates(job, tmp_path):
-    jobs = {}
-    for optimizer, (optim, updates, _) in CASES.items():
-        for limit, cells in LIMITS.items():
-            for count in (1, 2, 3, 4):
-                name = f"{optimizer}-{limit}-{count}"
-                settings = {"max_updates": updates, "batch_tokens": cells}
-                jobs[optimizer, limit, count] = replace(named(job, name, **settings), optim=optim)
-    wrong = {name: named(jobs[name, "half", 2], f"wrong-{name}") for name in CASES}
-    for optimizer, limit, count in jobs:
-        if count == 1:
-            alone(jobs[optimizer, limit, 1])
+@pytest.fixture(scope="module")
+def table(job):
+    """The jobs of CASES x LIMITS x {1, 2, 3, 4 processes}."""
+    return {
+        (case, limit, count): replace(
+            named(job, f"{case}-{limit}-{count}", max_updates=updates, batch_tokens=cells), optim=optim
+        )
+        for case, (optim, updates, _) in CASES.items()
+        for limit, cells in LIMITS.items()
+        for count in (1, 2, 3, 4)
+    }
+
+
+@pytest.fixture(scope="module")
+def restarts(job):
+    """A run with dropout that nobody disturbs, and those that STOPS disturbs."""
+    job = replace(
+        job,
+        model=replace(job.model, dropout=0.2),
+        train=replace(job.train, max_updates=30, update_tokens=1500, log_every=4, average=2),
+        decode=replace(job.decode, batch_tokens=60),  # so that each process has something to decode
+    )
+    return {name: named(job, name) for name in ("undisturbed", *STOPS)}
+
+
+@pytest.fixture(scope="module")
+def trained(job, table, restarts, place):
+    """Everything that several processes of this file train, with one start for each number of them."""
+    wrong = {case: named(table[case, "half", 2], f"wrong-{case}") for case in CASES}
+    moved = named(job, "moved", max_updates=20)
+    more = [entry(each, wrong=True) for each in wrong.values()]
+    more += [entry(restarts["undisturbed"])]
+    for name, stop in STOPS.items():
+        more += [entry(restarts[name], **stop), entry(restarts[name])]
+    more += [entry(moved, signal=[0, 11, signal.SIGTERM], code=143)]
     for count in (2, 3, 4):
-        controls = [entry(each, wrong=True) for each in wrong.values()] if count == 2 else []
-        together(tmp_path, count, [entry(each) for (_, _, of), each in jobs.items() if of == count] + controls)
+        entries = [entry(each) for (_, _, of), each in table.items() if of == count]
+        together(place, count, entries + (more if count == 2 else []))
+    return {"moved": moved, **{f"wrong-{case}": each for case, each in wrong.items()}}
+
+
+def test_any_number_of_processes_and_any_batch_limit_give_the_same_updates(trained, table):
+    for (_, _, count), each in table.items():
+        if count == 1:
+            alone(each)
     print()
-    for (optimizer, limit, count), each in jobs.items():
-        reference = jobs[optimizer, "whole", 1]
+    for (case, limit, count), each in table.items():
+        reference = table[case, "whole", 1]
         found = difference(weights(each), weights(reference))
-        print(f"{optimizer} {limit:8} {count} processes: {found:.1e}")
-        assert found < CASES[optimizer][2], (optimizer, limit, count)
+        print(f"{case} {limit:8} {count} processes: {found:.1e}")
+        assert found < CASES[case][2], (case, limit, count)
         for key in ("loss", "nll", "gradient_norm"):
             expected = [line[key] for line in records(reference, "train")]
             assert [line[key] for line in records(each, "train")] == pytest.approx(expected, rel=1e-4)
         tokens = [line["target_tokens"] for line in records(reference, "train")]
         assert [line["target_tokens"] for line in records(each, "train")] == tokens
-    for optimizer, each in wrong.items():
-        found = difference(weights(each), weights(jobs[optimizer, "whole", 1]))
-        print(f"{optimizer} normalized wrongly: {found:.1e}")
-        assert found > 3 * CASES[optimizer][2]
+    for case in CASES:
+        found = difference(weights(trained[f"wrong-{case}"]), weights(table[case, "whole", 1]))
+        print(f"{case} normalized wrongly: {found:.1e}")
+        assert found > 3 * CASES[case][2]
 
 
 def numbers(job):
@@ -141,52 +183,28 @@ def events(job):
     return sorted(event for event in found if event[0] != "train/memory_gib")
 
 
-def restarting(job, **model):
-    return replace(
-        job,
-        model=replace(job.model, dropout=0.2, **model),
-        train=replace(job.train, max_updates=30, update_tokens=1500, log_every=4, average=2),
-        decode=replace(job.decode, batch_tokens=60),  # so that each process has something to decode
-    )
-
-
-STOPS = {  # what comes when: on which rank, at which update, which signal, and what goes on then
-    "within-an-epoch": {"signal": [1, 17, signal.SIGTERM], "code": 143},
-    "at-an-epochs-end": {"signal": [0, 12, signal.SIGINT], "code": 130},
-    "while-decoding": {"signal": [1, 12, signal.SIGUSR1], "during": "decoding", "code": 138},
-    "while-saving": {"signal": [0, 12, signal.SIGHUP], "during": "saving", "code": 129},
-}
-
-
-def test_stopped_and_continued_on_two_processes_equals_undisturbed(job, tmp_path):
-    job = restarting(job)
-    undisturbed = named(job, "undisturbed")
-    stopped = {name: named(job, name) for name in STOPS}
-    entries = [entry(undisturbed)]
-    for name, stop in STOPS.items():
-        entries += [entry(stopped[name], **stop), entry(stopped[name])]
-    together(tmp_path, 2, entries)
-    for name, each in stopped.items():
-        log = (folder(each) / "train.log").read_text()
-        update = STOPS[name]["signal"][1] + (name == "while-saving")  # the others hear of it at the next update
-        assert f"stopped by signal {STOPS[name]['signal'][2]:d} at update {update};" in log, name
-        assert f"continuing from update-{update:07d}" in log
-        assert difference(weights(each), weights(undisturbed)) == 0, name
-        assert numbers(each) == numbers(undisturbed), name
-        assert events(each) == events(undisturbed), name
+@pytest.mark.parametrize("name", STOPS)
+def test_stopped_and_continued_on_two_processes_equals_undisturbed(trained, restarts, name):
+    undisturbed, stopped = restarts["undisturbed"], restarts[name]
+    log = (folder(stopped) / "train.log").read_text()
+    _, update, number = STOPS[name]["signal"]
+    update += name == "while-saving"  # the others hear of it at the next update
+    assert f"stopped by signal {number:d} at update {update};" in log
+    assert f"continuing from update-{update:07d}" in log
+    assert difference(weights(stopped), weights(undisturbed)) == 0
+    assert numbers(stopped) == numbers(undisturbed)
+    assert events(stopped) == events(undisturbed)
     assert [line["update"] for line in records(undisturbed, "validation")] == [4, 8, 12, 16, 20, 24, 28, 30]
 
 
-def test_another_number_of_processes_goes_on_with_the_same_updates(job, tmp_path):
-    job = replace(job, train=replace(job.train, max_updates=20))
-    whole, changed = named(job, "whole"), named(job, "changed")
+def test_another_number_of_processes_goes_on_with_the_same_updates(job, trained):
+    whole, moved = named(job, "whole-20", max_updates=20), trained["moved"]
     alone(whole)
-    together(tmp_path, 2, [entry(changed, signal=[0, 11, signal.SIGTERM], code=143)])
-    alone(changed)
-    assert difference(weights(changed), weights(whole)) < CASES["adam"][2]
+    alone(moved)
+    assert difference(weights(moved), weights(whole)) < CASES["adam"][2]
     tokens = [line["target_tokens"] for line in records(whole, "train")]
-    assert [line["target_tokens"] for line in records(changed, "train")] == tokens
-    assert "saved by 2 processes, now 1" in (folder(changed) / "train.log").read_text()
+    assert [line["target_tokens"] for line in records(moved, "train")] == tokens
+    assert "saved by 2 processes, now 1" in (folder(moved) / "train.log").read_text()
 
 
 def test_two_machines_give_the_weights_of_one_process(job, tmp_path):
@@ -242,13 +260,27 @@ def test_a_fault_on_one_process_ends_all_with_its_traceback(job, tmp_path):
     assert "process 1:" in done.stderr and "process 0:" not in done.stderr
 
 
-def mt(*arguments, **options):
-    return subprocess.Popen([sys.executable, "-m", "mt", *arguments], env=ENVIRONMENT, text=True, **options)
+def working_on(root):
+    """Processes that were started with a job of this root, and live."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if b"MT_JOB" in (content := path.read_bytes()) and root.encode() in content:
+                found.append(path.parent.name)
+    return found
 
 
-def test_a_killed_launcher_leaves_nobody_and_two_jobs_do_not_meet(job, tmp_path):
+def mt(*arguments, env=ENVIRONMENT, **options):
+    return subprocess.Popen([sys.executable, "-m", "mt", *arguments], env=env, text=True, **options)
+
+
+def test_a_killed_launcher_leaves_nobody_two_jobs_do_not_meet_and_nothing_else_is_written(job, tmp_path):
     common = [*overrides(job), "model.dropout=0.2", "train.devices=2", "train.max_updates=60", "train.save_every=7"]
-    pipe = {"stderr": subprocess.PIPE, "start_new_session": True}
+    elsewhere = {name: tmp_path / name for name in ("HOME", "TMPDIR", "cwd")}
+    for path in elsewhere.values():
+        path.mkdir()
+    env = {**ENVIRONMENT, **{name: str(elsewhere[name]) for name in ("HOME", "TMPDIR")}}
+    pipe = {"stderr": subprocess.PIPE, "start_new_session": True, "cwd": elsewhere["cwd"], "env": env}
     killed = mt("train", *common, "run.name=killed", **pipe)
     whole = mt("train", *common, "run.name=whole", **pipe)
     for line in killed.stderr:
@@ -264,11 +296,11 @@ def test_a_killed_launcher_leaves_nobody_and_two_jobs_do_not_meet(job, tmp_path)
     log = (folder(runs["killed"]) / "train.log").read_text()
     assert "continuing from update-" in log and log.count("done: sacreBLEU") == 1
     assert len(list((folder(runs["whole"]) / "tensorboard").iterdir())) == 1
-    started = subprocess.run(["pgrep", "-fc", f"MT_JOB.*{job.run.root}"], capture_output=True, text=True, check=False)
-    assert started.stdout.strip() == "0"
+    assert [path for place in elsewhere.values() for path in place.rglob("*")] == []
     for process in (killed, whole, again):
         process.wait()
         process.stderr.close()
+    assert working_on(job.run.root) == []
 
 
 def test_translating_and_scoring_are_shared_out_and_give_the_same(job, tmp_path):
