@@ -112,16 +112,16 @@ def _skipped(run: Run, suspects: Indices) -> None:
 def try_largest_batch(run: Run, epoch: Epoch, plan: list[Indices]) -> None:
     """Forward and backward pass of the batch of the plan that needs most memory, so that it fails now if it must.
 
-    With room for what the optimizer will keep. Changes nothing: neither gradients nor random states.
+    With room for what the optimizer will keep. Changes nothing: neither gradients nor random states. It is exchanged
+    like a real one, because DDP orders its buckets anew after the first exchange: so all updates, of a run that goes
+    on too, are summed in the same order.
     """
     limit = run.job.train.batch_tokens
     update = epoch.largest_update(plan, limit, distributed.world_size())
     shares = epoch.share(update, limit, distributed.rank(), distributed.world_size())
-    if not shares:
-        return
-    largest = max(shares, key=lambda rows: epoch.size(rows)[1])
+    largest = max(shares or [update[:1]], key=lambda rows: epoch.size(rows)[1])
     states = random_states(run.runtime.device)
-    with explained_memory("train.batch_tokens", limit), distributed.without_exchange(run.replica):
+    with explained_memory("train.batch_tokens", limit):
         kept = [] if run.optimizer.state else [torch.empty_like(p) for p in run.model.parameters() for _ in range(2)]
         _backward(run, epoch, largest, 1, epoch.target_tokens(largest))
         del kept

@@ -126,7 +126,7 @@ def restarts(job):
         train=replace(job.train, max_updates=30, update_tokens=1500, log_every=4, average=2),
         decode=replace(job.decode, batch_tokens=60),  # so that each process has something to decode
     )
-    return {name: named(job, name) for name in ("undisturbed", *STOPS)}
+    return {name: named(job, name) for name in ("undisturbed", *STOPS, "three", "three-stopped")}
 
 
 @pytest.fixture(scope="module")
@@ -139,9 +139,11 @@ def trained(job, table, restarts, place):
     for name, stop in STOPS.items():
         more += [entry(restarts[name], **stop), entry(restarts[name])]
     more += [entry(moved, signal=[0, 11, signal.SIGTERM], code=143)]
+    three = [entry(restarts["three"]), entry(restarts["three-stopped"], signal=[2, 17, signal.SIGTERM], code=143)]
+    three += [entry(restarts["three-stopped"])]
     for count in (2, 3, 4):
         entries = [entry(each) for (_, _, of), each in table.items() if of == count]
-        together(place, count, entries + (more if count == 2 else []))
+        together(place, count, entries + {2: more, 3: three, 4: []}[count])
     return {"moved": moved, **{f"wrong-{case}": each for case, each in wrong.items()}}
 
 
@@ -195,6 +197,11 @@ def test_stopped_and_continued_on_two_processes_equals_undisturbed(trained, rest
     assert numbers(stopped) == numbers(undisturbed)
     assert events(stopped) == events(undisturbed)
     assert [line["update"] for line in records(undisturbed, "validation")] == [4, 8, 12, 16, 20, 24, 28, 30]
+
+
+def test_three_processes_add_up_in_the_same_order_after_a_restart(trained, restarts):
+    assert difference(weights(restarts["three-stopped"]), weights(restarts["three"])) == 0
+    assert numbers(restarts["three-stopped"]) == numbers(restarts["three"])
 
 
 def test_another_number_of_processes_goes_on_with_the_same_updates(job, trained):
