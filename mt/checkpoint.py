@@ -30,7 +30,7 @@ from mt.errors import UserError
 from mt.jobs import check_limits, from_plain, to_plain
 from mt.model.transformer import Transformer
 
-FORMAT = 1
+FORMAT = 2  # 1 had biases of keys and values, and was never released
 WEIGHTS, CONFIG, STATE, META = "model.safetensors", "config.yaml", "training_state.pt", "meta.json"
 INDEX = "index.json"
 
@@ -48,13 +48,16 @@ class Checkpoint:
     meta: dict[str, Any]
 
     @classmethod
-    def open(cls, path: str | Path) -> "Checkpoint":
-        """A checkpoint folder, or a run folder's average, else its best, else its last. Raises UserError."""
+    def open(cls, path: str | Path, key: str = "checkpoint") -> "Checkpoint":
+        """A checkpoint folder, or a run folder's average, else its best, else its last.
+
+        Raises UserError; `key` is what the user named it by.
+        """
         folder = Path(path).absolute()
         if not folder.is_dir():
-            raise UserError(f"checkpoint={path}: there is no folder {folder}")
+            raise UserError(f"{key}={path}: there is no folder {folder}")
         if not (folder / META).exists():
-            folder = _chosen(folder)
+            folder = _chosen(folder, key)
         meta = read_meta(folder)
         path = folder / CONFIG
         check_hash(path, meta)
@@ -68,7 +71,7 @@ class Checkpoint:
     def load_weights(self) -> dict[str, Tensor]:
         """Parameters by name, on the CPU. Raises UserError where the file is damaged."""
         path = self.folder / WEIGHTS
-        self._check_hash(path)
+        check_hash(path, self.meta)
         try:
             return load_file(path)
         except (OSError, SafetensorError) as error:
@@ -85,6 +88,9 @@ class Checkpoint:
 
     def load_tokenizers(self) -> Tokenizers:
         """Both sides' tokenizers. Raises UserError where they do not fit the model."""
+        for name in self.meta["hashes"]:
+            if name.startswith("tokenizer."):
+                check_hash(self.folder / name, self.meta)
         tokenizers = Tokenizers.load(self.folder)
         sizes = tokenizers.source.size, tokenizers.target.size
         if sizes != (self.meta["source_size"], self.meta["target_size"]):
@@ -94,14 +100,11 @@ class Checkpoint:
     def load_state(self) -> dict[str, Any]:
         """What training needs to go on. Raises UserError for none, or for anything but plain data in it."""
         path = self.folder / STATE
-        self._check_hash(path)
+        check_hash(path, self.meta)
         try:
             return dict(torch.load(path, map_location="cpu", weights_only=True))
         except Exception as error:  # torch raises many kinds for a damaged or forbidden pickle
             raise UserError(f"{path} cannot be read: {first_line(error)}") from error
-
-    def _check_hash(self, path: Path) -> None:
-        check_hash(path, self.meta)
 
 
 def write_checkpoint(
@@ -143,6 +146,8 @@ def write_checkpoint(
         _sync_folder(folder.parent)
         shutil.rmtree(_replaced(folder), ignore_errors=True)
     except (OSError, SafetensorError, RuntimeError) as error:  # what the three writers raise for a full disk
+        if type(error) is RuntimeError and "writ" not in str(error):
+            raise
         raise UserError(f"cannot save {folder}: {first_line(error)}; the checkpoints before it remain") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -190,13 +195,13 @@ def read_index(checkpoints: Path) -> dict[str, str]:
     return index
 
 
-def _chosen(run: Path) -> Path:
+def _chosen(run: Path, key: str) -> Path:
     """The folder of a run's average, else its best, else its last checkpoint."""
     index = read_index(run / "checkpoints")
     for role in ("average", "best", "last"):
         if role in index:
             return run / "checkpoints" / index[role]
-    raise UserError(f"checkpoint={run}: there is no checkpoint in it: name a run folder or a checkpoint")
+    raise UserError(f"{key}={run}: there is no checkpoint in it: name a run folder or a checkpoint")
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
@@ -209,7 +214,9 @@ def read_meta(folder: Path) -> dict[str, Any]:
     if not isinstance(meta, dict):
         raise Damaged(f"{path} does not describe a checkpoint")
     if meta.get("format") != FORMAT:
-        raise UserError(f"{folder} has checkpoint format {meta.get('format')}, this mt reads {FORMAT}: upgrade mt")
+        newer = isinstance(meta.get("format"), int) and meta["format"] > FORMAT
+        way_out = "upgrade mt" if newer else "use the mt that wrote it"
+        raise UserError(f"{folder} has checkpoint format {meta.get('format')}, this mt reads {FORMAT}: {way_out}")
     if not all(isinstance(meta.get(key), kind) for key, kind in _META_KINDS.items()):
         raise Damaged(f"{path} does not describe a checkpoint")
     return meta

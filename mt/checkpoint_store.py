@@ -8,6 +8,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor
 from mt.checkpoint import (
     INDEX,
     META,
+    WEIGHTS,
     Checkpoint,
     Damaged,
     check_hash,
@@ -28,6 +30,11 @@ from mt.config import AverageJob, TrainJob, Which
 from mt.data.tokenizer import Tokenizers
 from mt.errors import UserError
 from mt.runtime.files import only_writer, write_whole
+
+
+def checkpoint_name(update: int) -> str:
+    """The folder name of the checkpoint of an update."""
+    return f"update-{update:07d}"
 
 
 class CheckpointStore:
@@ -76,7 +83,7 @@ class CheckpointStore:
         """Remove what killed processes left half-written."""
         finish_replacing(self.folder)
         for path in self.folder.glob(".*"):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
 
     def sound(self, name: str) -> bool:
         """Whether a checkpoint is there as it was written."""
@@ -139,30 +146,33 @@ class CheckpointStore:
         """Remove checkpoints, but never one that the index names."""
         for name in set(names) - set(self.index().values()):
             gone = self.folder / f".{name}.deleted"  # first out of sight, so that no half of it is taken for one
-            (self.folder / name).rename(gone)
-            shutil.rmtree(gone, ignore_errors=True)
+            with suppress(OSError):
+                shutil.rmtree(gone, ignore_errors=True)
+                (self.folder / name).rename(gone)
+                shutil.rmtree(gone)
 
     def average(self, names: Sequence[str]) -> Path:
         """Make the mean of checkpoints' weights a checkpoint of its own, and the run's average; its folder."""
+        members = {name: read_meta(self.folder / name)["hashes"][WEIGHTS] for name in names}
         name = f"{names[-1].replace('update', 'average')}-of-{len(names)}"
-        folder = self.folder / name
-        if (folder / META).exists() and read_meta(folder)["average_of"] == list(names):
-            self.set(average=name)
-            return folder
-        if folder.exists():  # other members: a checkpoint never changes
-            name += "-" + hashlib.sha256(" ".join(names).encode()).hexdigest()[:6]
-            folder = self.folder / name
-        checkpoints = [Checkpoint.open(self.folder / each) for each in names]
-        total = {key: tensor.double() for key, tensor in checkpoints[0].load_weights().items()}
-        for checkpoint in checkpoints[1:]:
-            for key, tensor in checkpoint.load_weights().items():
-                total[key] += tensor
-        mean = {key: (tensor / len(names)).float() for key, tensor in total.items()}
-        newest = checkpoints[-1]
-        meta = {"update": newest.meta["update"], "average_of": list(names)}
-        self.save(name, mean, newest.config, newest.load_tokenizers(), meta)
+        if (self.folder / name).exists() and not self._is_average(name, members):  # a checkpoint never changes
+            name += "-" + hashlib.sha256(" ".join(members.values()).encode()).hexdigest()[:6]
+        if not self._is_average(name, members):
+            checkpoints = [Checkpoint.open(self.folder / each) for each in names]
+            total = {key: tensor.double() for key, tensor in checkpoints[0].load_weights().items()}
+            for checkpoint in checkpoints[1:]:
+                for key, tensor in checkpoint.load_weights().items():
+                    total[key] += tensor
+            mean = {key: (tensor / len(names)).float() for key, tensor in total.items()}
+            newest = checkpoints[-1]
+            meta = {"update": newest.meta["update"], "average_of": members}
+            self.save(name, mean, newest.config, newest.load_tokenizers(), meta)
         self.set(average=name)
-        return folder
+        return self.folder / name
+
+    def _is_average(self, name: str, members: Mapping[str, str]) -> bool:
+        """Whether a sound average of these very weights is there."""
+        return self.sound(name) and read_meta(self.folder / name).get("average_of") == members
 
     def pick(self, count: int, which: Which) -> list[str]:
         """The last, or the best validated, checkpoints, in order of their updates."""

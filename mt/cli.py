@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from mt.commands import COMMANDS, Command, help_text, overview
@@ -129,6 +130,8 @@ def _run(arguments: list[str]) -> int:
     name, *rest = arguments
     if name == "--started" and JOB_VARIABLE in os.environ:
         started = json.loads(os.environ[JOB_VARIABLE])
+        if os.getppid() != started["launcher"]:
+            raise UserError("the process that started this one is gone")
         command = COMMANDS[started["command"]]
         return _here(command, from_plain(command.job, started["job"]))
     if name not in COMMANDS:
@@ -178,7 +181,17 @@ def _job(command: Command, overrides: list[str]) -> Job:
     return compose(command.name, overrides, _stored(command.name, overrides))
 
 
-def _stored(command: str, overrides: list[str]) -> dict[str, Any]:
+def _begun_run(overrides: list[str], named: frozenset[str]) -> str | None:
+    """The folder of the run that the overrides mean, if it has a checkpoint."""
+    from mt.compose import compose
+
+    job = compose("train", overrides, named=named)
+    assert isinstance(job, TrainJob) and job.run.name
+    folder = Path(job.run.root) / job.run.name
+    return str(folder) if (folder / "checkpoints" / "index.json").exists() else None
+
+
+def _stored(command: str, overrides: list[str], named: frozenset[str] = frozenset()) -> dict[str, Any]:
     """What a checkpoint that the command begins from brings: how to decode, or what its weights and tokenizers are."""
     key, sections, own = STORED.get(command, ("", (), ()))
     path = literal_value(command, overrides, key) if key else None
@@ -186,7 +199,9 @@ def _stored(command: str, overrides: list[str]) -> dict[str, Any]:
         return {}
     from mt.checkpoint import Checkpoint
 
-    values = walk(Checkpoint.open(path).config)
+    if command == "train" and (own_run := _begun_run(overrides, named)):
+        path = own_run  # which has taken over what it began from, and needs that no more
+    values = walk(Checkpoint.open(path, key).config)
     return {name: value for name, _, value in values if name.startswith(sections) and name not in own}
 
 
@@ -199,7 +214,7 @@ def _call(command: Command, job: Job) -> int:
         device = job.train.device if isinstance(job, TrainJob) else getattr(job, "device", Device.auto)
         count = processes_to_start(devices, device)
         if count > 1:
-            plain = {"command": command.name, "job": to_plain(job)}
+            plain = {"command": command.name, "job": to_plain(job), "launcher": os.getpid()}
             return run_processes(["--started"], count, {JOB_VARIABLE: json.dumps(plain)})
     return _here(command, job)
 
@@ -214,7 +229,7 @@ def _train(overrides: list[str], named: frozenset[str] = frozenset()) -> int:
     """Train; where nobody chose a recipe and the default one's text is not to be had, train on captions."""
     from mt.compose import compose, recipe_is_chosen
 
-    stored = _stored("train", overrides)
+    stored = _stored("train", overrides, named)
     job = compose("train", overrides, stored, named)
     assert isinstance(job, TrainJob)
     elsewhere = any(override.startswith("data.raw_dir=") for override in overrides)
@@ -249,12 +264,13 @@ def _sweep(command: Command, overrides: list[str]) -> int:
     lines, varied = expand(command.name, overrides)
     names = []
     for line in lines:
-        job = compose("train", line, _stored("train", line), varied)
+        job = compose("train", line, _stored("train", line, varied), varied)
         assert isinstance(job, TrainJob) and job.run.name is not None
         names.append(job.run.name)
     for number, (line, name) in enumerate(zip(lines, names, strict=True), start=1):
         place = f"training {number} of {len(lines)}, {name}"
-        print(place, file=sys.stderr, flush=True)
+        if os.environ.get("RANK", "0") == "0":
+            print(place, file=sys.stderr, flush=True)
         try:
             code = _train(line, varied)
         except UserError as error:

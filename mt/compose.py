@@ -43,6 +43,7 @@ def compose(
     lines += [f"{item.key}={item.text}" for item in given if not item.literal and item.key not in GROUPS[command]]
     job = _from_hydra(command, tuple(lines))
     said = {item.key for item in given}
+    _refuse_other_tokenizers(stored or {}, said)
     for name, value in (stored or {}).items():
         if not {name, name.partition(".")[0]} & said:
             job = _with(job, name, value)
@@ -55,6 +56,14 @@ def compose(
         job = _with(job, "run.name", _run_name(job, recipe, {item.key: item.value for item in given}, named))
     validate(job)
     return job
+
+
+def _refuse_other_tokenizers(stored: Mapping[str, Any], said: set[str]) -> None:
+    if "tokenizer.kind" not in stored:
+        return
+    for key in sorted(said):
+        if key.partition(".")[0] == "tokenizer" and key != "tokenizer.sampling":
+            raise UserError(f"train.init_from brings its own tokenizers: leave out {key}")
 
 
 def recipe_is_chosen(overrides: list[str]) -> bool:

@@ -93,8 +93,6 @@ def validate(job: Job) -> None:
         _check_training(job)
     if isinstance(job, TrainJob | PrepareJob) and job.tokenizer.model and not job.tokenizer.joint:
         raise UserError("tokenizer.model serves both languages: leave tokenizer.joint=true")
-    if isinstance(job, TrainJob) and job.tokenizer.model and job.train.init_from:
-        raise UserError("train.init_from brings its own tokenizers: leave out tokenizer.model")
     if isinstance(job, TrainJob | PrepareJob) and job.data.source == job.data.target:
         raise UserError(f"data.source and data.target are both {job.data.source!r}: they must differ")
     if isinstance(job, TrainJob | TranslateJob | EvaluateJob) and job.decode.nbest > job.decode.beam_size:

@@ -47,7 +47,8 @@ def main() -> int:
     if options.forked:
         preload()
     generator = random.Random(options.seed)
-    shutil.rmtree(options.folder, ignore_errors=True)
+    if options.folder.exists():
+        raise SystemExit(f"{options.folder} exists: remove it, or give another --folder")
     campaign = Campaign(options.folder.absolute(), generator, options.damage, options.forked)
     began = time.monotonic()
     number = 0
@@ -136,7 +137,9 @@ class Campaign:
             self.slowest = max(self.slowest, time.monotonic() - began)
             if self.slowest > SLOWEST_EXIT:
                 raise SystemExit(f"{name}: {self.slowest:.1f} seconds from signal {number} to the end")
-        if code not in (0, -number, 128 + number):
+        if code == 0:
+            return False  # it had ended before
+        if code not in (-number, 128 + number):
             raise SystemExit(f"{name}: exit code {code} after signal {number}:\n{process.text()[-3000:]}")
         self.kills[signal.Signals(number).name] += 1
         return True

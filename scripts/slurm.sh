@@ -27,7 +27,7 @@ warn() {
     # to the processes of the step, not to this shell: they save, and end with exit code 143
     scancel --signal=TERM "$SLURM_JOB_ID"
 }
-trap warn USR1
+trap warn USR1 TERM # the time limit's warning, and pre-emption's
 
 head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 port=$((20000 + SLURM_JOB_ID % 20000)) # two jobs on one node do not meet

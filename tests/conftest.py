@@ -17,6 +17,14 @@ def toy_tokenizers():
 
 
 @pytest.fixture
+def store(tmp_path):
+    """An empty store of checkpoints, in a run's folder."""
+    from mt.checkpoint_store import CheckpointStore
+
+    return CheckpointStore(tmp_path / "run" / "checkpoints")
+
+
+@pytest.fixture
 def toy_model(toy_tokenizers):
     """Untrained, in evaluation mode, with biases and output sharp enough that hypotheses differ."""
     from mt.config import ModelConfig

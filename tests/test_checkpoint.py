@@ -12,9 +12,9 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from tests_support import save_checkpoint
 
 from mt.checkpoint import Checkpoint, hash_file
-from mt.checkpoint_store import CheckpointStore
 from mt.config import DecodeConfig, Device, ModelConfig, Precision, TrainJob
 from mt.decoding.translator import Translator
 from mt.errors import UserError
@@ -25,22 +25,8 @@ from mt.training.schedule import make_optimizer
 from mt.training.state import Progress, Recent, restore, training_state
 
 
-@pytest.fixture
-def store(tmp_path):
-    return CheckpointStore(tmp_path / "run" / "checkpoints")
-
-
-def save(store, model, tokenizers, update, score=None, state=None):
-    job = TrainJob(model=model.config, decode=DecodeConfig(beam_size=7))
-    name = f"update-{update:07d}"
-    meta = {"update": update, "score": score}
-    store.save(name, dict(model.named_parameters()), job, tokenizers, meta, state)
-    store.set(last=name)
-    return store.folder / name
-
-
 def test_a_model_comes_back_with_its_ties_configuration_and_tokenizers(store, toy_model, toy_tokenizers):
-    folder = save(store, toy_model, toy_tokenizers, 3, state={"number": 5})
+    folder = save_checkpoint(store, toy_model, toy_tokenizers, 3, state={"number": 5})
     opened = Checkpoint.open(folder)
     model = opened.load_model()
     assert not model.training
@@ -76,8 +62,10 @@ def damage(folder, what):
         (folder / "model.safetensors").unlink()
     elif what == "meta is no json":
         (folder / "meta.json").write_text("{")
-    elif what == "newer format":
-        (folder / "meta.json").write_text(json.dumps(json.loads((folder / "meta.json").read_text()) | {"format": 99}))
+    elif what in ("newer format", "older format"):
+        number = 99 if what == "newer format" else 1
+        meta = json.loads((folder / "meta.json").read_text())
+        (folder / "meta.json").write_text(json.dumps(meta | {"format": number}))
     elif what == "changed configuration":
         (folder / "config.yaml").write_text((folder / "config.yaml").read_text() + "novelty: 1\n")
     elif what == "unknown key":
@@ -90,6 +78,9 @@ def damage(folder, what):
         rewrite(folder, "config.yaml", (folder / "config.yaml").read_text().replace("heads: 2", "heads: two"))
     elif what == "no tokenizer":
         (folder / "tokenizer.model").unlink()
+    elif what == "changed tokenizer":  # which may still be one
+        path = folder / "tokenizer.json"
+        path.write_text(path.read_text().replace("en", "fr"))
     else:
         other = Checkpoint.open(folder)
         job = replace(other.config, model=ModelConfig(d_model=8, heads=2))
@@ -109,18 +100,20 @@ def open_all(folder):
         ("changed weights", "damaged"),
         ("no weights", "model.safetensors cannot be read"),
         ("meta is no json", "meta.json cannot be read"),
-        ("newer format", "format 99"),
+        ("newer format", "format 99, this mt reads 2: upgrade mt"),
         ("changed configuration", "config.yaml is damaged"),
         ("unknown key", "novelty"),
         ("impossible number", "model.heads=0"),
         ("wrong type", "heads='two'"),
         ("config is no yaml", "config.yaml cannot be read"),
         ("no tokenizer", "tokenizer.model"),
+        ("changed tokenizer", "tokenizer.json is damaged"),
+        ("older format", "format 1, this mt reads 2: use the mt that wrote it"),
         ("another model's configuration", "shape|on one side only"),
     ],
 )
 def test_damage_is_told_in_one_line(store, toy_model, toy_tokenizers, what, said):
-    folder = save(store, toy_model, toy_tokenizers, 1)
+    folder = save_checkpoint(store, toy_model, toy_tokenizers, 1)
     damage(folder, what)
     with pytest.raises(UserError, match=said) as error:
         open_all(folder)
@@ -143,7 +136,7 @@ class Crafted:
 
 
 def test_a_crafted_training_state_runs_nothing(store, toy_model, toy_tokenizers, tmp_path):
-    folder = save(store, toy_model, toy_tokenizers, 1, state={})
+    folder = save_checkpoint(store, toy_model, toy_tokenizers, 1, state={})
     (folder / "training_state.pt").write_bytes(pickle.dumps(Crafted(str(tmp_path / "pwned"))))
     meta = json.loads((folder / "meta.json").read_text())
     meta["hashes"]["training_state.pt"] = hash_file(folder / "training_state.pt")
@@ -161,7 +154,7 @@ def test_training_state_loads_where_mt_was_never_imported(store, toy_model, toy_
     scaler = torch.amp.GradScaler("cpu", enabled=False)
     progress = Progress(validated=[(1, 2.0)], best=(1.0, -2.0))
     state = training_state(progress, Recent(nll=1.5), optimizer, scaler, runtime, {"metrics.jsonl": 10})
-    folder = save(store, toy_model, toy_tokenizers, 1, state=state)
+    folder = save_checkpoint(store, toy_model, toy_tokenizers, 1, state=state)
     code = "import sys, torch; torch.load(sys.argv[1]); assert not [n for n in sys.modules if n.split('.')[0] == 'mt']"
     subprocess.run([sys.executable, "-c", code, str(folder / "training_state.pt")], check=True)
 
@@ -173,13 +166,13 @@ def test_a_job_survives_the_way_through_plain_types():
 
 def test_weights_of_another_vocabulary_are_refused(store, toy_model, toy_tokenizers):
     other = Transformer(toy_model.config, 50, 50)
-    folder = save(store, other, toy_tokenizers, 1)
+    folder = save_checkpoint(store, other, toy_tokenizers, 1)
     with pytest.raises(UserError, match="shape"):
         Checkpoint.open(folder).load_model()
 
 
 FIXTURES = Path(__file__).parent / "fixtures"
-FORMAT_1 = [
+FORMAT_2 = [
     ("likes a bird big red likes bird", "mag Vogel Vogel Vogel Vogel groß Vogel"),
     ("sees and cat big dog bird dog", "groß Vogel Hund Katze und sieht"),
     ("and bird big here", "hier groß und"),
@@ -190,12 +183,12 @@ def cpu():
     return start(Device.cpu, Precision.fp32, torch.get_num_threads())
 
 
-def test_a_checkpoint_of_format_1_loads_for_ever():
+def test_a_checkpoint_of_format_2_loads_for_ever():
     """Made once, never made again: what it holds is translated as then, and a training could go on from it."""
-    folder = FIXTURES / "checkpoint-format-1"
+    folder = FIXTURES / "checkpoint-format-2"
     checkpoint = Checkpoint.open(folder)
     translator = Translator(checkpoint.load_model(), checkpoint.load_tokenizers(), checkpoint.config.decode, cpu())
-    for source, translation in FORMAT_1:
+    for source, translation in FORMAT_2:
         assert translator.translate([source]) == [translation]
     optimizer = make_optimizer(checkpoint.load_model(), checkpoint.config.optim)
     scaler = torch.amp.GradScaler("cpu", enabled=False)

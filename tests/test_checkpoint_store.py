@@ -7,31 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import SafetensorError
+from tests_support import save_checkpoint
 
 from mt import checkpoint
 from mt.checkpoint import Checkpoint
-from mt.checkpoint_store import CheckpointStore, average_command
-from mt.config import AverageJob, DecodeConfig, TrainJob, Which
+from mt.checkpoint_store import average_command
+from mt.config import AverageJob, Which
 from mt.errors import UserError
-
-
-@pytest.fixture
-def store(tmp_path):
-    return CheckpointStore(tmp_path / "run" / "checkpoints")
-
-
-def save(store, model, tokenizers, update, score=None, state=None):
-    job = TrainJob(model=model.config, decode=DecodeConfig(beam_size=7))
-    name = f"update-{update:07d}"
-    meta = {"update": update, "score": score}
-    store.save(name, dict(model.named_parameters()), job, tokenizers, meta, state)
-    store.set(last=name)
-    return store.folder / name
 
 
 def test_a_run_folder_gives_its_average_else_its_best_else_its_last(store, toy_model, toy_tokenizers):
     for update in (1, 2, 3):
-        save(store, toy_model, toy_tokenizers, update)
+        save_checkpoint(store, toy_model, toy_tokenizers, update)
     run = store.folder.parent
     assert Checkpoint.open(run).folder.name == "update-0000003"
     store.set(best="update-0000002")
@@ -43,12 +30,12 @@ def test_a_run_folder_gives_its_average_else_its_best_else_its_last(store, toy_m
 
 
 def test_the_average_is_the_mean_and_of_one_the_same(store, toy_model, toy_tokenizers):
-    save(store, toy_model, toy_tokenizers, 900)
+    save_checkpoint(store, toy_model, toy_tokenizers, 900)
     before = {name: parameter.detach().clone() for name, parameter in toy_model.named_parameters()}
     with torch.no_grad():
         for parameter in toy_model.parameters():
             parameter.add_(1)
-    save(store, toy_model, toy_tokenizers, 1000)
+    save_checkpoint(store, toy_model, toy_tokenizers, 1000)
     mean = Checkpoint.open(store.average(["update-0000900", "update-0001000"])).load_weights()
     for name, parameter in before.items():
         torch.testing.assert_close(mean[name], parameter + 0.5)
@@ -58,28 +45,28 @@ def test_the_average_is_the_mean_and_of_one_the_same(store, toy_model, toy_token
 
 def test_checkpoints_are_picked_by_number_or_by_score(store, toy_model, toy_tokenizers):
     for update, score in ((9_999_900, 30.0), (9_999_999, 10.0), (10_000_000, 20.0), (10_000_001, None)):
-        save(store, toy_model, toy_tokenizers, update, score)
+        save_checkpoint(store, toy_model, toy_tokenizers, update, score)
     assert store.pick(2, Which.last) == ["update-10000000", "update-10000001"]
     assert store.pick(2, Which.best) == ["update-9999900", "update-10000000"]
 
 
 def test_deleting_spares_what_the_index_names(store, toy_model, toy_tokenizers):
     for update in (1, 2, 3):
-        save(store, toy_model, toy_tokenizers, update)
+        save_checkpoint(store, toy_model, toy_tokenizers, update)
     store.set(best="update-0000001")
     store.delete(store.names())
     assert store.names() == ["update-0000001", "update-0000003"]
 
 
 def test_a_failed_save_leaves_nothing_and_keeps_the_old(store, toy_model, toy_tokenizers, monkeypatch):
-    save(store, toy_model, toy_tokenizers, 1)
+    save_checkpoint(store, toy_model, toy_tokenizers, 1)
 
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match=r"update-0000002.*No space"):
-        save(store, toy_model, toy_tokenizers, 2)
+        save_checkpoint(store, toy_model, toy_tokenizers, 2)
     monkeypatch.undo()
     assert sorted(path.name for path in store.folder.iterdir()) == ["index.json", "update-0000001"]
     assert Checkpoint.open(store.folder.parent).folder.name == "update-0000001"
@@ -89,20 +76,20 @@ def test_a_failed_save_leaves_nothing_and_keeps_the_old(store, toy_model, toy_to
     "error", [SafetensorError("No space left\n(os error 28)"), RuntimeError("file write failed\n")]
 )
 def test_what_the_writers_raise_for_a_full_disk_is_one_line(store, toy_model, toy_tokenizers, monkeypatch, error):
-    save(store, toy_model, toy_tokenizers, 1)
+    save_checkpoint(store, toy_model, toy_tokenizers, 1)
 
     def full(*arguments):
         raise error
 
     monkeypatch.setattr(checkpoint, "save_file", full)
     with pytest.raises(UserError, match="cannot save") as told:
-        save(store, toy_model, toy_tokenizers, 2)
+        save_checkpoint(store, toy_model, toy_tokenizers, 2)
     assert "\n" not in str(told.value)
     assert store.names() == ["update-0000001"]
 
 
 def test_what_a_killed_process_left_is_removed(store, toy_model, toy_tokenizers):
-    folder = save(store, toy_model, toy_tokenizers, 1)
+    folder = save_checkpoint(store, toy_model, toy_tokenizers, 1)
     (folder.parent / ".update-0000002.123").mkdir()
     (folder.parent / ".index.json.123").write_text("")
     store.clean()
@@ -111,7 +98,7 @@ def test_what_a_killed_process_left_is_removed(store, toy_model, toy_tokenizers)
 
 def test_mt_average_names_the_new_folder(store, toy_model, toy_tokenizers, capsys):
     for update in (1, 2, 3):
-        save(store, toy_model, toy_tokenizers, update)
+        save_checkpoint(store, toy_model, toy_tokenizers, update)
     average_command(AverageJob(checkpoint=str(store.folder.parent), count=2))
     assert capsys.readouterr().out.strip() == str(store.folder / "average-0000003-of-2")
     assert store.index()["average"] == "average-0000003-of-2"
@@ -125,7 +112,7 @@ def test_mt_average_names_the_new_folder(store, toy_model, toy_tokenizers, capsy
 def three(store, toy_model, toy_tokenizers):
     """A store with checkpoints of updates 1 to 3, the second one the best."""
     for update in (1, 2, 3):
-        save(store, toy_model, toy_tokenizers, update)
+        save_checkpoint(store, toy_model, toy_tokenizers, update)
     store.set(best="update-0000002", previous="update-0000002")
     return store
 
@@ -221,9 +208,9 @@ def test_a_kill_while_a_checkpoint_is_replaced_loses_none(three, toy_model, toy_
     monkeypatch.setattr(Path, "rename", rename)
     if moment < 3:
         with pytest.raises(Killed):
-            save(three, toy_model, toy_tokenizers, 3, score=5.0)
+            save_checkpoint(three, toy_model, toy_tokenizers, 3, score=5.0)
     else:
-        save(three, toy_model, toy_tokenizers, 3, score=5.0)
+        save_checkpoint(three, toy_model, toy_tokenizers, 3, score=5.0)
     monkeypatch.undo()
     three.clean()
     assert newest(three) == ("update-0000003", [])
@@ -240,3 +227,19 @@ def test_an_index_that_cannot_be_written_is_one_line_and_the_old_one_holds(three
     with pytest.raises(UserError, match="No space left"):
         three.set(last="update-0000001")
     assert three.index()["last"] == "update-0000003"
+
+
+def test_an_average_is_made_again_where_it_is_damaged_or_of_other_weights(three, toy_model, toy_tokenizers):
+    names = ["update-0000001", "update-0000002"]
+    folder = three.average(names)
+    stamp = (folder / "meta.json").stat().st_mtime_ns
+    assert three.average(names) == folder and (folder / "meta.json").stat().st_mtime_ns == stamp
+    (folder / "model.safetensors").write_bytes(b"")
+    again = three.average(names)
+    assert again != folder and three.sound(again.name)
+    with torch.no_grad():
+        toy_model.output.weight.add_(1)
+    save_checkpoint(three, toy_model, toy_tokenizers, 2)  # trained anew, under the same name
+    other = three.average(names)
+    assert other not in (folder, again)
+    assert Checkpoint.open(three.folder.parent).folder == other

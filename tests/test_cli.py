@@ -33,7 +33,7 @@ def calls(monkeypatch):
     stored = SimpleNamespace(
         config=TrainJob(decode=DecodeConfig(beam_size=9), model=ModelConfig(d_model=64, dropout=0.7))
     )
-    modules["mt.checkpoint"].Checkpoint = SimpleNamespace(open=lambda path: stored)
+    modules["mt.checkpoint"].Checkpoint = SimpleNamespace(open=lambda path, key: stored)
     modules["mt.data.download"].DataUnavailable = Unavailable
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
@@ -213,4 +213,6 @@ def test_a_training_takes_the_sizes_of_what_it_begins_from(calls):
     assert (taken.model.d_model, taken.tokenizer.vocab_size) == (64, 8000)  # of the checkpoint, not of the recipe
     assert taken.model.dropout == 0.1  # of the recipe: dropout is no size
     assert chosen.model.d_model == 256
+    assert main(["train", "train.init_from=x", "tokenizer.vocab_size=900"]) == 2
+    assert main(["train", "train.init_from=x", "tokenizer=word"]) == 2
     assert Path(taken.train.init_from).is_absolute()

@@ -62,3 +62,12 @@ def toy_job(folder: Path, **train: Any) -> TrainJob:
         train=TrainConfig(device=Device.cpu, **{**settings, **train}),
         decode=DecodeConfig(beam_size=2),
     )
+
+
+def save_checkpoint(store, model, tokenizers, update, score=None, state=None) -> Path:
+    """A checkpoint of a model in a store, made its last one."""
+    name, meta = f"update-{update:07d}", {"update": update, "score": score}
+    job = TrainJob(model=model.config, decode=DecodeConfig(beam_size=7))
+    store.save(name, dict(model.named_parameters()), job, tokenizers, meta, state)
+    store.set(last=name)
+    return store.folder / name

@@ -22,7 +22,6 @@ class Batch:
     target_in: Tensor  # [B, T]
     target_out: Tensor  # [B, T]
     target_tokens: int  # real ones in target_out
-    real_tokens: int  # real ones in source and target_out
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device; copies from pinned memory run beside the computation."""
@@ -32,12 +31,7 @@ class Batch:
             tensor.pin_memory().to(device, non_blocking=True)
             for tensor in (self.source, self.target_in, self.target_out)
         )
-        return Batch(source, target_in, target_out, self.target_tokens, self.real_tokens)
-
-    @property
-    def padded_tokens(self) -> int:
-        """Cells of the padded source and target, the real ones among them."""
-        return self.source.numel() + self.target_out.numel()
+        return Batch(source, target_in, target_out, self.target_tokens)
 
 
 def pad_source(sources: Sequence[NDArray[np.integer]]) -> Tensor:
@@ -49,13 +43,11 @@ def collate(sources: Sequence[NDArray[np.integer]], targets: Sequence[NDArray[np
     """Pairs of ids without special tokens to a Batch."""
     if len(sources) != len(targets):
         raise ValueError(f"{len(sources)} sources, {len(targets)} targets")
-    target_tokens = sum(len(ids) + 1 for ids in targets)
     return Batch(
         source=pad_source(sources),
         target_in=_pad(targets, bos=True),
         target_out=_pad(targets, bos=False),
-        target_tokens=target_tokens,
-        real_tokens=target_tokens + sum(len(ids) + 1 for ids in sources),
+        target_tokens=sum(len(ids) + 1 for ids in targets),
     )
 
 

@@ -145,7 +145,9 @@ def translate_command(job: TranslateJob) -> None:
 
     With decode.nbest above 1 a line has several: "line number ||| translation ||| score", numbers from 0.
     """
-    translator = Translator.load(job.checkpoint, job.decode, job.device, job.precision, job.threads)
+    start(job.device, job.precision, job.threads, together=True)
+    folder = distributed.on_leader(lambda: str(Checkpoint.open(job.checkpoint).folder))
+    translator = Translator.load(folder, job.decode, job.device, job.precision, job.threads)
     if distributed.rank() > 0:
         while lines := _next(None):
             translator.translate_nbest(lines)
@@ -153,22 +155,26 @@ def translate_command(job: TranslateJob) -> None:
     source_file = _open("input", job.input, "rb", sys.stdin.buffer)
     with source_file as source, _open("output", job.output, "wb", sys.stdout.buffer) as target:
         if source.isatty():
-            _say(f"one sentence a line, {translator.runtime.describe()}; Ctrl-D ends")
+            distributed.say(f"one sentence a line, {translator.runtime.describe()}; Ctrl-D ends")
         damaged = number = cut = 0
         blocks = _blocks(source, 1 if source.isatty() else READ_LINES)  # a person waits for each answer
         while lines := _next(blocks):
             damaged += sum("\ufffd" in line for line in lines)
             if longer := translator.too_long(lines):
-                _say(f"warning: {longer} lines are longer than the model's positions: their ends are not translated")
+                distributed.say(
+                    f"warning: {longer} lines are longer than the model's positions: their ends are not translated"
+                )
             for hypotheses in translator.translate_nbest(lines):
                 cut += hypotheses[0].at_limit
                 target.write(_format(number, hypotheses, job.decode.nbest).encode("utf-8"))
                 number += 1
             target.flush()
     if damaged:
-        _say(f"warning: {damaged} lines are not UTF-8: their bad bytes were read as U+FFFD")
+        distributed.say(f"warning: {damaged} lines are not UTF-8: their bad bytes were read as U+FFFD")
     if cut:
-        _say(f"warning: {cut} translations reached the length limit (decode.max_length_a, decode.max_length_b)")
+        distributed.say(
+            f"warning: {cut} translations reached the length limit (decode.max_length_a, decode.max_length_b)"
+        )
 
 
 def _next(blocks: Iterator[list[str]] | None) -> list[str]:
@@ -199,10 +205,6 @@ def _open(key: str, path: str | None, mode: str, standard: IO[bytes]) -> Abstrac
         return cast(IO[bytes], Path(path).open(mode))
     except OSError as error:
         raise UserError(f"{key}={path}: {error.strerror} ({Path(path).absolute()})") from error
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def validation_options(decode: DecodeConfig, beam_size: int) -> DecodeConfig:

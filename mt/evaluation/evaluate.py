@@ -1,7 +1,6 @@
 """Scores that can be trusted: real translations of raw text against raw references, written down with them."""
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 from mt.checkpoint import Checkpoint
 from mt.checkpoint_store import CheckpointStore
-from mt.config import EvaluateJob
+from mt.config import DataConfig, EvaluateJob
 from mt.data.cleaning import non_nfc
 from mt.data.sources import Sources, locate
 from mt.data.text import read_lines, read_pairs
@@ -109,46 +108,51 @@ def evaluate_command(job: EvaluateJob) -> None:
     """`mt evaluate`: a table of scores on the terminal, scores and hypotheses in the run folder."""
     if (job.input is None) != (job.reference is None):
         raise UserError("input= and reference= go together: give both, or neither for the run's own test sets")
-    start(job.device, job.precision, job.threads)
-    checkpoints = _checkpoints(job)
-    data = checkpoints[0].config.data
+    start(job.device, job.precision, job.threads, together=True)
+    folders = distributed.on_leader(lambda: _folders(job))
+    data = Checkpoint.open(folders[0]).config.data
     check_language(data.target)
-    if job.input is not None and job.reference is not None:
-        sets = {Path(job.input).name.split(".")[0]: file_test_set(job.input, job.reference)}
-    else:
-        sets = distributed.leader_first(lambda: own_test_sets(locate(data, _say, training=False), _say))
-        held_out = held_out_files(checkpoints[0].folder.parent.parent)
-        if not sets and all(path.exists() for path in held_out):
-            sets = {"dev": file_test_set(*held_out)}
-        if not sets:
-            raise UserError("the run has no test sets of its own: give input=FILE reference=FILE")
-    for checkpoint in checkpoints:
-        translator = Translator.load(checkpoint.folder, job.decode, job.device, job.precision, job.threads)
-        folder, name = _place(job, checkpoint)
-        _say(f"{checkpoint.folder}, beam {job.decode.beam_size}, {translator.runtime.describe()}")
-        model = checkpoint.folder.name
-        if scores := score_sets(translator, model, sets, data.target, folder, name, _say):
+    sets = distributed.on_leader(lambda: _sets(job, Path(folders[0]).parent.parent, data))
+    for path in folders:
+        translator = Translator.load(path, job.decode, job.device, job.precision, job.threads)
+        folder, name = _place(job, Path(path))
+        distributed.say(f"{path}, beam {job.decode.beam_size}, {translator.runtime.describe()}")
+        model = Path(path).name
+        if scores := score_sets(translator, model, sets, data.target, folder, name, distributed.say):
             print(table(scores), flush=True)
 
 
-def _checkpoints(job: EvaluateJob) -> list[Checkpoint]:
+def _sets(job: EvaluateJob, run: Path, data: DataConfig) -> dict[str, EvaluationSet]:
+    if job.input is not None and job.reference is not None:
+        return {Path(job.input).name.split(".")[0]: file_test_set(job.input, job.reference)}
+    sets = own_test_sets(locate(data, distributed.say, training=False), distributed.say)
+    held_out = held_out_files(run)
+    if not sets and all(path.exists() for path in held_out):
+        sets = {"dev": file_test_set(*held_out)}
+    if not sets:
+        raise UserError("the run has no test sets of its own: give input=FILE reference=FILE")
+    return sets
+
+
+def _folders(job: EvaluateJob) -> list[str]:
+    """The checkpoint folders to score."""
     if not job.all_checkpoints:
-        return [Checkpoint.open(job.checkpoint)]
-    store = CheckpointStore(Path(job.checkpoint) / "checkpoints")
+        return [str(Checkpoint.open(job.checkpoint).folder)]
+    store = CheckpointStore(Path(job.checkpoint).absolute() / "checkpoints")
     if not store.names():
         raise UserError(f"all_checkpoints=true needs a run folder, checkpoint={job.checkpoint} has no checkpoints")
-    return [Checkpoint.open(store.folder / name) for name in store.names()]
+    return [str(store.folder / name) for name in store.names()]
 
 
-def _place(job: EvaluateJob, checkpoint: Checkpoint) -> tuple[Path | None, str]:
+def _place(job: EvaluateJob, checkpoint: Path) -> tuple[Path | None, str]:
     """Folder and name of the scores: "scores" are the run's own, of its own sets; others say what is different.
 
     A checkpoint outside a run has no folder for them, unless output= names one.
     """
-    store = checkpoint.folder.parent
+    store = checkpoint.parent
     run = store.parent if store.name == "checkpoints" else None
     of_run = Path(job.checkpoint).absolute() == run and not job.all_checkpoints
-    name = "scores" if of_run else f"scores-{checkpoint.folder.name}"
+    name = "scores" if of_run else f"scores-{checkpoint.name}"
     if job.input is not None:
         name += "-files"
     return Path(job.output) if job.output else run, name
@@ -171,8 +175,3 @@ def _record(
         write_whole(folder / file, "".join(text + "\n" for text in texts[set_name]))
         record[set_name] = {**found.as_dict(), "hypotheses": file, **how}
     write_whole(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-
-
-def _say(text: str) -> None:
-    if distributed.rank() == 0:
-        print(text, file=sys.stderr, flush=True)

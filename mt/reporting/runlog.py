@@ -66,10 +66,10 @@ class RunLog:
         # Text that isn't valid UTF-8 (lone surrogates) must not end a training: it is written escaped.
         text = text.encode("utf-8", errors="backslashreplace").decode("utf-8")
         for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
-            if self._progress is not None and self._progress.live:
-                self._progress.write(line)
-            elif self._console:
-                with suppress(OSError):  # a terminal that is gone must not cost the run
+            with suppress(OSError):  # a terminal that is gone must not cost the run
+                if self._progress is not None and self._progress.live:
+                    self._progress.write(line)
+                elif self._console:
                     print(line, file=sys.stderr, flush=True)
             if self._log is not None:
                 self._log.write(f"{stamp} {line}\n")

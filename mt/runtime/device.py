@@ -37,17 +37,18 @@ class Runtime:
         return f"{where}, {torch.get_num_threads()} threads, {str(self.products).split('.')[1]} products"
 
 
-def start(device: Device, precision: Precision, threads: int) -> Runtime:
-    """Set the process up, meet the launcher's other processes, and say what it runs on.
+def start(device: Device, precision: Precision, threads: int, together: bool = False) -> Runtime:
+    """Set the process up and say what it runs on. Threads: 0 is its share of the machine's cores.
 
-    Threads: 0 is this process's share of the cores. A process uses the GPU of its number on the machine.
+    `together`: meet the other processes that torch's launcher started, each with the GPU of its number.
     """
     keep_freed_memory()
     torch.set_num_threads(threads or max(1, usable_cores() // distributed.local_world_size()))
     chosen = choose_device(device)
-    if chosen.type == "cuda":
-        torch.cuda.set_device(chosen)
-    distributed.join(gpu=chosen.type == "cuda")
+    if together and chosen.type == "cuda" and distributed.launched():
+        chosen = _own_gpu()
+    if together:
+        distributed.join(gpu=chosen.type == "cuda")
     return Runtime(chosen, choose_products(precision, chosen))
 
 
@@ -61,14 +62,16 @@ def choose_device(device: Device) -> torch.device:
     if device is Device.cuda and not torch.cuda.is_available():
         raise UserError("device=cuda, but torch finds no GPU here: use device=cpu (or auto), or a CUDA build of torch")
     use_gpu = torch.cuda.is_available() and device is not Device.cpu
-    if not use_gpu:
-        return torch.device("cpu")
-    if distributed.local_world_size() > torch.cuda.device_count():
-        raise UserError(
-            f"{distributed.local_world_size()} processes, but torch finds {torch.cuda.device_count()} GPUs here: start"
-            " as many processes as GPUs"
-        )
-    return torch.device("cuda", distributed.local_rank() if distributed.launched() else torch.cuda.current_device())
+    return torch.device("cuda", torch.cuda.current_device()) if use_gpu else torch.device("cpu")
+
+
+def _own_gpu() -> torch.device:
+    processes, gpus = distributed.local_world_size(), torch.cuda.device_count()
+    if processes > gpus:
+        raise UserError(f"{processes} processes, but torch finds {gpus} GPUs here: start as many processes as GPUs")
+    device = torch.device("cuda", distributed.local_rank())
+    torch.cuda.set_device(device)
+    return device
 
 
 def choose_products(precision: Precision, device: torch.device) -> torch.dtype:

@@ -108,9 +108,9 @@ def replicate(model: nn.Module, device: torch.device) -> nn.Module:
     return DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
 
 
-def without_exchange(replica: nn.Module) -> AbstractContextManager[None]:
-    """Forward and backward passes in here leave gradients to be exchanged by a later one."""
-    return replica.no_sync() if isinstance(replica, DistributedDataParallel) else nullcontext()
+def exchanging(replica: nn.Module, wanted: bool) -> AbstractContextManager[None]:
+    """Whether the backward pass in here exchanges the gradients, or leaves that to a later one."""
+    return nullcontext() if wanted or not isinstance(replica, DistributedDataParallel) else replica.no_sync()
 
 
 def total(values: Sequence[float]) -> list[float]:
@@ -200,6 +200,12 @@ def forget_stop() -> None:
         if _group.rank == 0:
             _group.store.delete_key(_STOP)
         torch.distributed.barrier(_group.control)
+
+
+def say(line: str) -> None:
+    """A line for the user on stderr, from one of the processes."""
+    if rank() == 0:
+        print(line, file=sys.stderr, flush=True)
 
 
 def lost_contact(error: BaseException) -> bool:

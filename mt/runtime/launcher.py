@@ -48,6 +48,8 @@ def run_processes(arguments: list[str], count: int, environment: dict[str, str])
     logging.disable(logging.CRITICAL)
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_GRACE))
     os.environ.update(environment)
+    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    before = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}  # nohup
     launch = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -58,9 +60,8 @@ def run_processes(arguments: list[str], count: int, environment: dict[str, str])
         local_addr="127.0.0.1",
         max_restarts=0,
         logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
-        signals_to_handle=",".join(signal.Signals(number).name for number in STOP_SIGNALS),
+        signals_to_handle=",".join(signal.Signals(number).name for number in before),
     )
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     try:
         elastic_launch(launch, sys.executable)("-m", "mt", *arguments)
         return 0
@@ -93,12 +94,11 @@ def _wait_for_children() -> None:
 
 
 def _exit_code(codes: dict[int, int]) -> int:
-    """Of several processes' codes (minus n: ended by signal n) the one to give: of who ended by itself, if any."""
-    by_itself = [code for code in codes.values() if code > 0]
-    if by_itself:
-        return by_itself[0]
+    """Of the processes' codes in the order of their ends (minus n: ended by signal n) the first: the others follow."""
     rank, code = next(iter(codes.items()))
-    why = "; was memory exhausted? lower train.batch_tokens" if code == -signal.SIGKILL else ""
+    if code > 0:
+        return code
     if code != -signal.SIGTERM:
+        why = "; was memory exhausted? lower train.batch_tokens" if code == -signal.SIGKILL else ""
         print(f"error: process {rank} was ended by signal {-code}{why}", file=sys.stderr, flush=True)
     return 128 - code

@@ -1,5 +1,6 @@
 """Leaving a run in order: a signal only asks, whoever works saves and goes."""
 
+import os
 import signal
 from types import FrameType, TracebackType
 from typing import Any
@@ -38,6 +39,8 @@ class StopRequest:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        if self._heard is not None and self.number is None and kind is None:
+            os.kill(os.getpid(), self._heard)  # it came after the last agreement: let it do what it does elsewhere
 
     def wanted(self) -> bool:
         """Whether this or another process was asked to stop, as far as is known here; costs next to nothing."""

@@ -2,8 +2,8 @@
 
 import json
 import math
-import sys
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from mt.checkpoint import Checkpoint
-from mt.checkpoint_store import CheckpointStore
+from mt.checkpoint_store import CheckpointStore, checkpoint_name
 from mt.config import TrainJob
 from mt.data.preparation import prepare
 from mt.data.sources import Sources, locate
@@ -25,10 +25,12 @@ from mt.runtime.device import Runtime, peak_memory, start
 from mt.runtime.files import only_writer, write_whole
 from mt.runtime.stop import Interrupted, StopRequest
 from mt.training.run import Run, check_same_run, start_run
-from mt.training.scoring import checkpoint_name, score_run
+from mt.training.scoring import score_run
 from mt.training.state import Recent, training_state
 from mt.training.update import train_update, try_largest_batch
 from mt.training.validation import perplexity, validate
+
+SAVED = ".saved"  # in the run's folder: there was a checkpoint once
 
 
 def train(job: TrainJob) -> int:
@@ -40,22 +42,18 @@ def train(job: TrainJob) -> int:
     assert job.run.name, "the run's name is made when the job is"
     run_folder = Path(job.run.root) / job.run.name
     check_language(job.data.target)
-    runtime = start(job.train.device, job.train.precision, job.train.threads)
-    sources = distributed.leader_first(lambda: locate(job.data, _say))
-    lock = only_writer(run_folder, report=_say) if distributed.rank() == 0 else nullcontext()
+    runtime = start(job.train.device, job.train.precision, job.train.threads, together=True)
+    sources = distributed.leader_first(lambda: locate(job.data, distributed.say))
+    lock = only_writer(run_folder, report=distributed.say) if distributed.rank() == 0 else nullcontext()
     with lock:
         return _train(job, run_folder, sources, runtime)
 
 
-def _say(line: str) -> None:
-    if distributed.rank() == 0:
-        print(line, file=sys.stderr, flush=True)
-
-
 def _train(job: TrainJob, run_folder: Path, sources: Sources, runtime: Runtime) -> int:
     store = CheckpointStore(run_folder / "checkpoints")
-    found, remarks = distributed.on_leader(lambda: _newest(store))
+    found, remarks = distributed.on_leader(lambda: _newest(run_folder, store))
     resumed = Checkpoint.open(store.folder / found) if found else None
+    begins_from = None if resumed or not job.train.init_from else distributed.on_leader(lambda: _beginning(job))
     changed = check_same_run(run_folder, resumed.config, job) if resumed else []
     state = resumed.load_state() if resumed else None
     with _open_log(run_folder, state) as log:
@@ -63,11 +61,14 @@ def _train(job: TrainJob, run_folder: Path, sources: Sources, runtime: Runtime) 
             log.warning(remark)
         for line in changed:
             log.info(f"changed since the run began: {line}")
-        begun_from = (resumed or Checkpoint.open(job.train.init_from)).folder if job.train.init_from else None
+        start_from = resumed or (Checkpoint.open(begins_from) if begins_from else None)
+        tokenizers_from = start_from.folder if start_from and job.train.init_from else None
         prepared = distributed.leader_first(
-            lambda: prepare(sources, job.data, job.tokenizer, job.seed, log.info, begun_from)
+            lambda: prepare(sources, job.data, job.tokenizer, job.seed, log.info, tokenizers_from)
         )
-        run = start_run(run_folder, job, prepared, runtime, log, store, resumed, state)
+        run = start_run(run_folder, job, prepared, runtime, log, store, start_from, state)
+        if resumed:
+            _settle_best(run)
         if run.finished() and distributed.on_leader(store.index).get("scored") == found:
             why = "its patience is at an end" if run.out_of_patience() else "its budget is used"
             log.info(f"{run_folder} is finished, {why}: nothing to do (mt evaluate scores it again)")
@@ -88,12 +89,41 @@ def _train(job: TrainJob, run_folder: Path, sources: Sources, runtime: Runtime) 
     return 0
 
 
-def _newest(store: CheckpointStore) -> tuple[str | None, list[str]]:
+def _newest(run_folder: Path, store: CheckpointStore) -> tuple[str | None, list[str]]:
     """The name of the checkpoint to go on from, if there is one, and what there is to say about it."""
     remarks: list[str] = []
     store.clean()
     newest = store.newest(remarks.append)
+    if not newest and (run_folder / SAVED).exists():
+        raise UserError(
+            f"{run_folder} has saved checkpoints before, and they are gone from {store.folder}: put them back, or"
+            f" remove {run_folder} to begin again"
+        )
     return newest.folder.name if newest else None, remarks
+
+
+def _beginning(job: TrainJob) -> str:
+    """The folder that train.init_from means."""
+    assert job.train.init_from
+    return str(Checkpoint.open(job.train.init_from, "train.init_from").folder)
+
+
+def _settle_best(run: Run) -> None:
+    """The index names the best checkpoint that the run's state knows of, or none where that one is gone."""
+    progress, store = run.progress, run.store
+
+    def settle() -> bool:
+        name = checkpoint_name(progress.best_update)
+        there = progress.best_update > 0 and store.sound(name)
+        if store.index().get("best") != (name if there else None):
+            store.set(best=name if there else None)
+        return there
+
+    if not distributed.on_leader(settle) and progress.best_update:
+        run.log.warning(
+            f"the best checkpoint, of update {progress.best_update}, is damaged or gone: the next is the best"
+        )
+        progress.best, progress.best_update = None, 0
 
 
 def _open_log(run_folder: Path, state: dict[str, Any] | None) -> RunLog:
@@ -229,17 +259,23 @@ def _validate_and_save(run: Run, stop: StopRequest) -> None:
 
 def _save(run: Run, stop: StopRequest) -> None:
     """A checkpoint of this moment; the ones that nothing needs any more go."""
-    progress, store, train = run.progress, run.store, run.job.train
+    progress = run.progress
     progress.seconds = stop.agree(progress.seconds + run.tick())
     state = training_state(progress, run.recent, run.optimizer, run.scaler, run.runtime, run.log.position())
-    if distributed.rank() > 0:
-        return
+    if distributed.rank() == 0:
+        _write(run, state)
+    distributed.wait_for_all()  # here, where waiting has no limit
+
+
+def _write(run: Run, state: Mapping[str, Any]) -> None:
+    progress, store, train = run.progress, run.store, run.job.train
     began = time.monotonic()
     name, before = checkpoint_name(progress.update), store.index().get("last")
     score = dict(progress.validated).get(progress.update)
     corpus = run.prepared.folder.name
     meta = {"update": progress.update, "epoch": progress.epoch, "score": score, "corpus": corpus}
     store.save(name, dict(run.model.named_parameters()), run.job, run.prepared.tokenizers, meta, state)
+    (run.folder / SAVED).touch()
     best = {"best": checkpoint_name(progress.best_update)} if progress.best_update else {}
     previous = {"previous": before} if before != name else {}  # should the last one come to harm
     store.set(last=name, average=None, **previous, **best)  # an average of earlier ones is not this run's any more

@@ -41,7 +41,6 @@ class Run:
     progress: Progress
     recent: Recent
     ticked: float = field(default_factory=time.monotonic)
-    not_finite: list[str] = field(default_factory=list)  # where the pairs of the last skipped update come from
 
     def tick(self) -> float:
         """Seconds since the last tick."""
@@ -86,10 +85,13 @@ def start_run(
     runtime: Runtime,
     log: RunLog,
     store: CheckpointStore,
-    resumed: Checkpoint | None,
+    start_from: Checkpoint | None,
     state: Mapping[str, Any] | None,
 ) -> Run:
-    """A run at its beginning, or where the resumed checkpoint left it. Raises UserError for an impossible model."""
+    """A run at its beginning, which may be another run's weights, or with a `state` where that checkpoint left it.
+
+    Raises UserError for an impossible model.
+    """
     torch.manual_seed(job.seed)
     tokenizers = prepared.tokenizers
     try:
@@ -98,7 +100,6 @@ def start_run(
         raise UserError(str(error)) from error
     if distributed.world_size() > 1:
         seed_process(job.seed, 0)
-    start_from = resumed or (Checkpoint.open(job.train.init_from) if job.train.init_from else None)
     if start_from:
         load_parameters(model, start_from.load_weights(), start_from.folder)
     model.to(runtime.device).train()
@@ -113,14 +114,15 @@ def start_run(
     )
     log.info(f"environment: {describe_environment()}")
     progress, recent = Progress(), Recent()
-    if resumed and state is not None:
-        if resumed.meta.get("corpus") != prepared.folder.name:
+    if start_from and state is not None:
+        corpus = start_from.meta.get("corpus")
+        if corpus != prepared.folder.name:
             raise UserError(
-                f"{resumed.folder} was trained on the prepared corpus {resumed.meta.get('corpus')}, and the text or its"
+                f"{start_from.folder} was trained on the prepared corpus {corpus}, and the text or its"
                 f" preparation now gives {prepared.folder.name}: put it back, or begin another run.name"
             )
         progress, recent, before = restore(state, job.seed, optimizer, scaler, runtime)
-        log.info(f"continuing from {resumed.folder.name}, epoch {progress.epoch}")
+        log.info(f"continuing from {start_from.folder.name}, epoch {progress.epoch}")
         if before != processes:
             log.info(
                 f"saved by {before} processes, now {processes}: the same updates follow, but for dropout,"

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from mt.checkpoint import Checkpoint
+from mt.checkpoint_store import checkpoint_name
 from mt.data.cleaning import overlap
 from mt.data.sources import Sources
 from mt.data.text import read_pairs
@@ -16,11 +17,6 @@ from mt.runtime import distributed
 from mt.training.run import Run
 
 
-def checkpoint_name(update: int) -> str:
-    """The folder name of the checkpoint of an update."""
-    return f"update-{update:07d}"
-
-
 def score_run(run: Run, sources: Sources) -> None:
     """Score the average of the checkpoints, or the best one."""
     log, options = run.log, run.job.decode
@@ -29,7 +25,7 @@ def score_run(run: Run, sources: Sources) -> None:
     model = checkpoint.load_model().to(run.runtime.device)
     full_precision = replace(run.runtime, products=torch.float32)
     translator = Translator(model, run.prepared.tokenizers, options, full_precision)
-    sets = distributed.leader_first(lambda: own_test_sets(sources, log.info))
+    sets = distributed.on_leader(lambda: own_test_sets(sources, log.info))
     for name, chosen in sets.items() if distributed.rank() == 0 else ():
         pairs = zip(chosen.sources, chosen.references, strict=True)
         if repeated := overlap(read_pairs(sources.train, run.job.data.invalid_utf8), pairs):

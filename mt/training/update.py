@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import torch
 
 from mt.data.batching import Indices
@@ -33,17 +32,15 @@ def train_update(run: Run, epoch: Epoch, update: Indices) -> None:
     suspects: list[Indices] = []
     batches = shares or [update[:1]]
     for number, rows in enumerate(batches, start=1):
-        if number < len(batches):
-            with distributed.without_exchange(run.replica):
-                loss = _backward(run, epoch, rows, weight, tokens)
-        else:
+        with distributed.exchanging(run.replica, number == len(batches)):
             loss = _backward(run, epoch, rows, weight, tokens)
         if weight:
-            smoothed, nll = smoothed + float(loss.smoothed.detach()), nll + float(loss.nll)
+            batch_loss = float(loss.smoothed.detach())
+            smoothed, nll = smoothed + batch_loss, nll + float(loss.nll)
             real, padded = epoch.size(rows)
             recent.real_tokens, recent.padded_tokens = recent.real_tokens + real, recent.padded_tokens + padded
             own_tokens += epoch.target_tokens(rows)
-            if not math.isfinite(float(loss.smoothed.detach())):
+            if not math.isfinite(batch_loss):
                 suspects.append(rows)
     recent.all_target_tokens += own_tokens
     if _step(run):
@@ -52,7 +49,7 @@ def train_update(run: Run, epoch: Epoch, update: Indices) -> None:
         recent.target_tokens += own_tokens
         recent.smoothed, recent.nll = recent.smoothed + smoothed, recent.nll + nll
     else:
-        _skipped(run, np.concatenate(suspects or shares or [update[:0]]))
+        _skipped(run, suspects, shares)
 
 
 def _backward(run: Run, epoch: Epoch, rows: Indices, weight: float, tokens: int) -> Loss:
@@ -91,14 +88,18 @@ def _step(run: Run) -> bool:
     return finite
 
 
-def _skipped(run: Run, suspects: Indices) -> None:
-    """Tell; after GIVE_UP_AFTER in a row end the run, naming the lines whose loss was not finite."""
+def _skipped(run: Run, suspects: list[Indices], shares: list[Indices]) -> None:
+    """Tell; after GIVE_UP_AFTER in a row end the run, naming the lines of batches whose loss was not finite.
+
+    Where every loss was, and the gradient alone was not, all lines of the update are named.
+    """
     progress = run.progress
     run.log.warning(f"update {progress.update} skipped: its gradient is not finite ({progress.skipped} so far)")
     if progress.skipped_in_a_row < GIVE_UP_AFTER:
         return
-    own = [run.prepared.where(int(sentence)) for sentence in suspects]
-    lines = [line for share in distributed.gather(own) for line in share]
+    own = [[run.prepared.where(int(row)) for rows in batches for row in rows] for batches in (suspects, shares)]
+    named, all_lines = ([line for one in each for line in one] for each in zip(*distributed.gather(own), strict=True))
+    lines = named or all_lines
     path = run.folder / "not_finite.txt"
     if distributed.rank() == 0:
         path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mt.data import module
 from mt.data.batching import _by_length, cut_batches, plan_epoch
 from mt.data.corpus import Ids
 from mt.data.module import Epoch
@@ -103,3 +104,16 @@ def test_the_largest_update_has_a_batch_as_large_as_any(batch_tokens, world_size
 
     chosen = epoch.largest_update(plan, batch_tokens, world_size)
     assert largest(chosen) == max(largest(update) for update in plan)
+
+
+def test_in_a_long_plan_some_updates_and_the_one_with_the_longest_pair_are_looked_at(monkeypatch):
+    monkeypatch.setattr(module, "LOOKED_AT", 5)
+    nothing = Ids.from_sentences([])
+    epoch = Epoch(nothing, nothing, SOURCE, TARGET)
+    plan = epoch.plan(1, 1, 1500)
+    longest = next(update for update in plan if int((SOURCE + TARGET).argmax()) in update)
+    looked_at = [*plan[:: -(-len(plan) // 5)], longest]
+    assert len(looked_at) <= 6 < len(plan)
+    cells = [max(epoch.size(rows)[1] for rows in epoch.share(update, 400, 0, 1)) for update in looked_at]
+    chosen = epoch.largest_update(plan, 400, 1)
+    assert max(epoch.size(rows)[1] for rows in epoch.share(chosen, 400, 0, 1)) == max(cells)

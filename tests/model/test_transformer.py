@@ -163,7 +163,7 @@ def test_tying_is_sharing_a_parameter(tie, matrices):
     found = {id(m.weight) for m in (model.source_embedding.tokens, model.target_embedding.tokens, model.output)}
     assert len(found) == matrices
     total = sum(parameter.numel() for parameter in model.parameters())
-    attention, forward, norm = 4 * (14 * 14 + 14), 2 * 14 * 23 + 14 + 23, 2 * 14
+    attention, forward, norm = 4 * 14 * 14 + 2 * 14, 2 * 14 * 23 + 14 + 23, 2 * 14
     layers = 3 * (attention + forward + 2 * norm) + 2 * (2 * attention + forward + 3 * norm) + 2 * norm
     assert total == layers + matrices * 19 * 14
 

@@ -142,6 +142,25 @@ def test_a_terminal_that_is_gone_costs_nothing(tmp_path: Path, monkeypatch) -> N
     assert "written" in (tmp_path / "train.log").read_text()
 
 
+def test_a_terminal_that_hangs_up_under_the_bar_costs_nothing(tmp_path: Path, monkeypatch) -> None:
+    class HungUp(Terminal):
+        gone = False
+
+        def write(self, text: str) -> int:
+            if self.gone:
+                raise OSError(5, "Input/output error")
+            return super().write(text)
+
+    terminal = HungUp()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with RunLog(tmp_path, tensorboard=False) as log, log.progress(10) as bar:
+        bar.update(1)
+        terminal.gone = True
+        log.info("written")
+        bar.update(5)
+    assert "written" in (tmp_path / "train.log").read_text()
+
+
 def test_the_log_of_another_process_says_nothing(capsys, monkeypatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)

@@ -75,7 +75,7 @@ def test_it_learns_what_it_was_shown_and_everything_is_written_down(job, norm, t
     scores = json.loads((folder / "scores.json").read_text())
     assert scores["shown"]["sacrebleu"] >= 95
     assert {path.name for path in folder.iterdir()} == {
-        *(".lock", "config.yaml", "train.log", "metrics.jsonl", "cleaning.json", "scores.json"),
+        *(".lock", ".saved", "config.yaml", "train.log", "metrics.jsonl", "cleaning.json", "scores.json"),
         *("checkpoints", "tensorboard", "hypotheses"),
     }
     hypotheses = (folder / scores["shown"]["hypotheses"]).read_text(encoding="utf-8").splitlines()
@@ -390,3 +390,33 @@ def test_memory_that_runs_out_is_told_before_the_first_update(job, monkeypatch):
     with pytest.raises(UserError, match=r"train\.batch_tokens=4000: lower it"):
         run(job)
     assert not (Path(job.run.root) / "run" / "checkpoints").exists()
+
+
+def test_a_run_whose_checkpoints_are_gone_does_not_begin_again_by_itself(job):
+    folder = run(job)
+    before = (folder / "metrics.jsonl").read_bytes()
+    shutil.move(folder / "checkpoints", folder / "elsewhere")
+    with pytest.raises(UserError, match=r"has saved checkpoints before.*put them back"):
+        run(job, train={"max_updates": 7})
+    assert (folder / "metrics.jsonl").read_bytes() == before
+    shutil.move(folder / "elsewhere", folder / "checkpoints")
+    run(job, train={"max_updates": 7})
+    assert [line["update"] for line in records(folder, "train")] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_the_index_follows_the_state_that_a_run_goes_on_from(job):
+    """A kill between a checkpoint and the index; and a best checkpoint that came to harm."""
+    settings = {"optim": {"peak_lr": 1e-12}, "train": {"max_updates": 3, "validate_every": 1, "average": 1}}
+    folder = run(job, **settings)  # which gets no better after its first update
+    store = CheckpointStore(folder / "checkpoints")
+    assert store.index()["best"] == "update-0000001"
+    store.set(best="update-0000003", last="update-0000002")
+    settings["train"]["max_updates"] = 4
+    run(job, **settings)
+    assert (store.index()["best"], store.index()["last"]) == ("update-0000001", "update-0000004")
+    (store.folder / "update-0000001" / "model.safetensors").write_bytes(b"")
+    settings["train"]["max_updates"] = 5
+    run(job, **settings)
+    assert store.index()["best"] == "update-0000005"
+    assert "the best checkpoint, of update 1, is damaged or gone" in (folder / "train.log").read_text()
+    assert Checkpoint.open(folder).load_model()
