@@ -41,12 +41,13 @@ def wait_for(path):
         time.sleep(0.02)
 
 
-def test_a_warning_saves_and_requeues(slurm):
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_warning_saves_and_requeues(slurm, number):
     folder, start = slurm
     job = start()
     wait_for(folder / "training")
     time.sleep(0.2)
-    job.send_signal(signal.SIGUSR1)
+    job.send_signal(number)
     assert job.wait(10) == 0
     calls = (folder / "calls").read_text().splitlines()
     assert calls[0] == "scontrol show hostnames node[7-8]"

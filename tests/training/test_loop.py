@@ -15,6 +15,7 @@ from tests_support import toy_job, toy_pairs, write_pairs
 
 from mt.checkpoint import Checkpoint
 from mt.checkpoint_store import CheckpointStore
+from mt.cli import main
 from mt.config import (
     Device,
     EvaluateJob,
@@ -420,3 +421,17 @@ def test_the_index_follows_the_state_that_a_run_goes_on_from(job):
     assert store.index()["best"] == "update-0000005"
     assert "the best checkpoint, of update 1, is damaged or gone" in (folder / "train.log").read_text()
     assert Checkpoint.open(folder).load_model()
+
+
+def test_a_fine_tuning_goes_on_from_the_command_line_when_its_beginning_is_gone(job, capsys):
+    first = run(job)
+    files = [f"data.{split}=[{','.join(getattr(job.data, split))}]" for split in ("train", "dev")]
+    places = [f"run.root={job.run.root}", f"data.prepared_dir={job.data.prepared_dir}", f"train.init_from={first}"]
+    common = ["train", "data=files", *files, *places, "train.device=cpu", "decode.max_length_a=0"]
+    assert main([*common, "run.name=tuned", "train.max_updates=2"]) == 0
+    shutil.rmtree(first)
+    assert main([*common, "run.name=tuned", "train.max_updates=3"]) == 0
+    assert Checkpoint.open(first.parent / "tuned").config.model.d_model == 16
+    capsys.readouterr()
+    assert main([*common, "run.name=other"]) == 2
+    assert f"train.init_from={first}: there is no folder" in capsys.readouterr().err
