@@ -1,11 +1,13 @@
 """What each process of a test does: trains the jobs of a JSON file one after another, in one process group.
 
 An entry is {"job": plain job} and maybe "code", the exit code to expect; "signal": [rank, update, number], which that
-rank gets while the run is at that update and "during" goes on; "wrong": true for the classic mistake, each process
+rank gets while the run is at that update and "during" goes on; "nan": [rank, update], whose gradient is none there;
+"wrong": true for the classic mistake, each process
 dividing by the tokens of its own batch. With `fail RANK UPDATE` before it, the rest is a command line of mt.
 """
 
 import json
+import math
 import os
 import sys
 from contextlib import ExitStack
@@ -54,6 +56,14 @@ def normalized_by_itself(backward):
     return wrapped
 
 
+def not_a_number(backward, rank, number_of_update):
+    def wrapped(run, epoch, rows, weight, tokens):
+        broken = distributed.rank() == rank and run.progress.update + 1 == number_of_update
+        return backward(run, epoch, rows, math.nan if broken else weight, tokens)
+
+    return wrapped
+
+
 def main(path):
     for entry in json.loads(Path(path).read_text(encoding="utf-8")):
         torch.manual_seed(99)  # what is left over from before must not matter
@@ -63,6 +73,8 @@ def main(path):
             changes.append((owner, name, signalling(getattr(owner, name), *entry["signal"])))
         if entry.get("wrong"):
             changes.append((update, "_backward", normalized_by_itself(update._backward)))
+        if "nan" in entry:
+            changes.append((update, "_backward", not_a_number(update._backward, *entry["nan"])))
         with ExitStack() as stack:
             for change in changes:
                 stack.enter_context(patch.object(*change))

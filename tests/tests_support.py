@@ -4,6 +4,9 @@ import random
 from pathlib import Path
 from typing import Any
 
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+from tensorboard.util import tensor_util
+
 from mt.config import (
     Corpus,
     DataConfig,
@@ -71,3 +74,14 @@ def save_checkpoint(store, model, tokenizers, update, score=None, state=None) ->
     store.save(name, dict(model.named_parameters()), job, tokenizers, meta, state)
     store.set(last=name)
     return store.folder / name
+
+
+def raw_events(run: Path) -> list[tuple[str, int, bytes]]:
+    """All numbers in TensorBoard's files of a run, hidden or not, but those that measure time or memory."""
+    found = []
+    for path in sorted((run / "tensorboard").glob("events.*")):
+        for event in EventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                if value.tag.startswith(("train/", "validation/")):
+                    found.append((value.tag, event.step, tensor_util.make_ndarray(value.tensor).tobytes()))
+    return sorted(event for event in found if event[0] not in ("train/memory_gib", "train/target_tokens_per_second"))

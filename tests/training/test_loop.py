@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests_support import toy_job, toy_pairs, write_pairs
+from tests_support import raw_events, toy_job, toy_pairs, write_pairs
 
 from mt.checkpoint import Checkpoint
 from mt.checkpoint_store import CheckpointStore
@@ -137,9 +137,12 @@ def test_validating_and_saving_often_changes_nothing(job):
     assert [r["loss"] for r in records(often, "train")] == [r["loss"] for r in records(never, "train")]
 
 
-@pytest.mark.parametrize("stop_at", [4, 6])  # within the second epoch, and exactly at its end
+@pytest.mark.parametrize("stop_at", [17, 18])  # within the sixth epoch, and exactly at its end
 def test_stopped_and_continued_equals_undisturbed(job, stop_at, monkeypatch):
-    settings = {"model": {"dropout": 0.2}, "train": {"max_updates": 9, "average": 2, "update_tokens": 700}}
+    settings = {
+        "model": {"dropout": 0.2},
+        "train": {"max_updates": 30, "average": 2, "update_tokens": 700, "log_every": 4},
+    }
     undisturbed = run(job, run={"name": "undisturbed"}, **settings)
     real = loop.train_update
 
@@ -159,6 +162,8 @@ def test_stopped_and_continued_equals_undisturbed(job, stop_at, monkeypatch):
         one, other = records(undisturbed, kind), records(continued, kind)
         assert [r["update"] for r in one] == [r["update"] for r in other]
         assert [r["nll"] for r in one] == [r["nll"] for r in other]
+    assert [r["update"] for r in records(undisturbed, "validation")] == list(range(3, 31, 3))
+    assert raw_events(continued) == raw_events(undisturbed) != []
     assert json.loads((undisturbed / "scores.json").read_text()) == json.loads((continued / "scores.json").read_text())
 
 

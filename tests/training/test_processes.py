@@ -14,9 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-from tensorboard.util import tensor_util
-from tests_support import toy_job, toy_pairs, write_pairs
+from tests_support import raw_events, toy_job, toy_pairs, write_pairs
 
 from mt.checkpoint import Checkpoint
 from mt.checkpoint_store import CheckpointStore
@@ -138,13 +136,16 @@ def trained(job, table, restarts, place):
     more += [entry(restarts["undisturbed"])]
     for name, stop in STOPS.items():
         more += [entry(restarts[name], **stop), entry(restarts[name])]
+    broken = named(job, "broken", max_updates=6)
+    more += [entry(broken, nan=[1, 3])]
     more += [entry(moved, signal=[0, 11, signal.SIGTERM], code=143)]
     three = [entry(restarts["three"]), entry(restarts["three-stopped"], signal=[2, 17, signal.SIGTERM], code=143)]
     three += [entry(restarts["three-stopped"])]
+    few = named(replace(job, optim=CASES["sgd"][0]), "few", update_tokens=60, max_updates=12)
     for count in (2, 3, 4):
         entries = [entry(each) for (_, _, of), each in table.items() if of == count]
-        together(place, count, entries + {2: more, 3: three, 4: []}[count])
-    return {"moved": moved, **{f"wrong-{case}": each for case, each in wrong.items()}}
+        together(place, count, entries + {2: more, 3: three, 4: [entry(few)]}[count])
+    return {"moved": moved, "few": few, "broken": broken, **{f"wrong-{case}": each for case, each in wrong.items()}}
 
 
 def test_any_number_of_processes_and_any_batch_limit_give_the_same_updates(trained, table):
@@ -174,17 +175,6 @@ def numbers(job):
     return [{k: v for k, v in line.items() if k not in ("target_tokens_per_second", "memory_gib")} for line in lines]
 
 
-def events(job):
-    """All scalars in TensorBoard's files, hidden or not, but for times and memory."""
-    found = []
-    for path in sorted((folder(job) / "tensorboard").glob("events.*")):
-        for event in EventFileLoader(str(path)).Load():
-            for value in event.summary.value:
-                if value.tag.startswith(("train/", "validation/")) and "second" not in value.tag:
-                    found.append((value.tag, event.step, tensor_util.make_ndarray(value.tensor).tobytes()))
-    return sorted(event for event in found if event[0] != "train/memory_gib")
-
-
 @pytest.mark.parametrize("name", STOPS)
 def test_stopped_and_continued_on_two_processes_equals_undisturbed(trained, restarts, name):
     undisturbed, stopped = restarts["undisturbed"], restarts[name]
@@ -195,8 +185,26 @@ def test_stopped_and_continued_on_two_processes_equals_undisturbed(trained, rest
     assert f"continuing from update-{update:07d}" in log
     assert difference(weights(stopped), weights(undisturbed)) == 0
     assert numbers(stopped) == numbers(undisturbed)
-    assert events(stopped) == events(undisturbed)
+    assert raw_events(folder(stopped)) == raw_events(folder(undisturbed))
     assert [line["update"] for line in records(undisturbed, "validation")] == [4, 8, 12, 16, 20, 24, 28, 30]
+
+
+def test_a_process_without_a_sentence_joins_in(job, trained):
+    one = named(trained["few"], "few-alone")
+    alone(one)
+    assert difference(weights(trained["few"]), weights(one)) < CASES["sgd"][2]
+    assert numbers(one)[0]["target_tokens"] <= 60  # of which some sentences have 45
+
+
+def test_a_gradient_that_is_no_number_on_one_process_is_skipped_on_all(trained):
+    assert (
+        "update 3 skipped: its gradient is not finite (1 so far)"
+        in (folder(trained["broken"]) / "train.log").read_text()
+    )
+    lines = records(trained["broken"], "train")
+    assert [line["update"] for line in lines if line["loss"] is None] == [3]
+    assert lines[2]["target_tokens"] == lines[1]["target_tokens"] < lines[3]["target_tokens"]
+    assert all(bool(tensor.isfinite().all()) for tensor in weights(trained["broken"]).values())
 
 
 def test_three_processes_add_up_in_the_same_order_after_a_restart(trained, restarts):
