@@ -59,14 +59,8 @@ class Checkpoint:
         if not (folder / META).exists():
             folder = _chosen(folder, key)
         meta = read_meta(folder)
-        path = folder / CONFIG
-        check_hash(path, meta)
-        try:
-            config = from_plain(TrainJob, yaml.safe_load(path.read_text(encoding="utf-8")))
-            check_limits(config)
-        except (OSError, yaml.YAMLError, ValueError, UserError) as error:
-            raise UserError(f"{path} cannot be read: {first_line(error)}") from error
-        return cls(folder, config, meta)
+        check_hash(folder / CONFIG, meta)
+        return cls(folder, read_config(folder), meta)
 
     def load_weights(self) -> dict[str, Tensor]:
         """Parameters by name, on the CPU. Raises UserError where the file is damaged."""
@@ -146,9 +140,11 @@ def write_checkpoint(
         _sync_folder(folder.parent)
         shutil.rmtree(_replaced(folder), ignore_errors=True)
     except (OSError, SafetensorError, RuntimeError) as error:  # what the three writers raise for a full disk
-        if type(error) is RuntimeError and "writ" not in str(error):
+        full = shutil.disk_usage(folder.parent).free < 2**20  # which torch's writer does not always say
+        if type(error) is RuntimeError and "writ" not in str(error) and not full:
             raise
-        raise UserError(f"cannot save {folder}: {first_line(error)}; the checkpoints before it remain") from error
+        reason = "No space left on device" if full else first_line(error)
+        raise UserError(f"cannot save {folder}: {reason}; the checkpoints before it remain") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -202,6 +198,17 @@ def _chosen(run: Path, key: str) -> Path:
         if role in index:
             return run / "checkpoints" / index[role]
     raise UserError(f"{key}={run}: there is no checkpoint in it: name a run folder or a checkpoint")
+
+
+def read_config(folder: Path) -> TrainJob:
+    """The job of a checkpoint or run folder. Raises UserError where it is none."""
+    path = folder / CONFIG
+    try:
+        config: TrainJob = from_plain(TrainJob, yaml.safe_load(path.read_text(encoding="utf-8")))
+        check_limits(config)
+    except (OSError, yaml.YAMLError, ValueError, UserError) as error:
+        raise UserError(f"{path} cannot be read: {first_line(error)}") from error
+    return config
 
 
 def read_meta(folder: Path) -> dict[str, Any]:

@@ -189,10 +189,10 @@ def average_command(job: AverageJob) -> None:
     """`mt average`: average a run's last or best checkpoints and print the new folder."""
     run = Path(job.checkpoint).absolute()
     store = CheckpointStore(run / "checkpoints")
-    names = store.pick(job.count, job.which) if store.folder.is_dir() else []
-    if not names:
+    if not (store.folder.is_dir() and store.names()):
         raise UserError(f"checkpoint={job.checkpoint}: there is no checkpoint in {store.folder}")
-    if len(names) < job.count:
-        raise UserError(f"count={job.count}: there are only {len(names)} checkpoints in {store.folder}")
     with only_writer(run, report=lambda line: print(line, file=sys.stderr, flush=True)):
+        names = store.pick(job.count, job.which)
+        if len(names) < job.count:
+            raise UserError(f"count={job.count}: there are only {len(names)} checkpoints in {store.folder}")
         print(store.average(names))

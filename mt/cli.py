@@ -76,6 +76,8 @@ def _one_of_many(arguments: list[str]) -> int:
             os._exit(130)  # as all of them do
         lost = "mt.runtime.distributed" in sys.modules and sys.modules["mt.runtime.distributed"].lost_contact(error)
         time.sleep(10 if lost else 0 if os.environ["RANK"] == "0" else 2)
+        if lost:
+            error = UserError(f"process {os.environ['RANK']} lost contact with the others")
         try:
             code = _explained(error)
         except BaseException:
@@ -181,14 +183,14 @@ def _job(command: Command, overrides: list[str]) -> Job:
     return compose(command.name, overrides, _stored(command.name, overrides))
 
 
-def _begun_run(overrides: list[str], named: frozenset[str]) -> str | None:
-    """The folder of the run that the overrides mean, if it has a checkpoint."""
+def _begun_run(overrides: list[str], named: frozenset[str]) -> Path | None:
+    """The folder of the run that the overrides mean, if it has saved a checkpoint."""
     from mt.compose import compose
 
     job = compose("train", overrides, named=named)
     assert isinstance(job, TrainJob) and job.run.name
     folder = Path(job.run.root) / job.run.name
-    return str(folder) if (folder / "checkpoints" / "index.json").exists() else None
+    return folder if (folder / "checkpoints" / "index.json").exists() and (folder / "config.yaml").exists() else None
 
 
 def _stored(command: str, overrides: list[str], named: frozenset[str] = frozenset()) -> dict[str, Any]:
@@ -197,11 +199,11 @@ def _stored(command: str, overrides: list[str], named: frozenset[str] = frozense
     path = literal_value(command, overrides, key) if key else None
     if not path:
         return {}
-    from mt.checkpoint import Checkpoint
+    from mt.checkpoint import Checkpoint, read_config
 
-    if command == "train" and (own_run := _begun_run(overrides, named)):
-        path = own_run  # which has taken over what it began from, and needs that no more
-    values = walk(Checkpoint.open(path, key).config)
+    begun = _begun_run(overrides, named) if command == "train" else None
+    # A run that has a checkpoint has taken over what it began from, and needs that no more
+    values = walk(read_config(begun) if begun else Checkpoint.open(path, key).config)
     return {name: value for name, _, value in values if name.startswith(sections) and name not in own}
 
 

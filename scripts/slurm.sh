@@ -32,7 +32,8 @@ trap warn USR1 TERM # the time limit's warning, and pre-emption's
 head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 port=$((20000 + SLURM_JOB_ID % 20000)) # two jobs on one node do not meet
 
-srun torchrun \
+export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}" # srun does not take it over by itself
+srun --kill-on-bad-exit=1 torchrun \
     --nnodes="$SLURM_NNODES" \
     --nproc-per-node="${SLURM_GPUS_ON_NODE:-1}" \
     --rdzv-backend=c10d \
@@ -43,7 +44,9 @@ training=$!
 wait "$training"
 code=$?
 if [[ -n $warned ]]; then
-    wait "$training" # the first wait ended with the warning
+    while kill -0 "$training" 2>/dev/null; do # a warning ends a wait, and may come twice
+        wait "$training"
+    done
     scontrol requeue "$SLURM_JOB_ID"
     exit 0
 fi

@@ -21,6 +21,7 @@ from mt.config import TrainJob
 from mt.decoding.translator import Translator
 from mt.jobs import from_plain
 from mt.runtime import distributed
+from mt.runtime.signals import end_with_parent
 from mt.training import loop, update
 
 PLACES = {
@@ -97,6 +98,7 @@ def fail(rank, number_of_update, arguments):
 
 
 if __name__ == "__main__":
+    end_with_parent()
     if sys.argv[1] == "fail":
         fail(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
     main(sys.argv[1])

@@ -33,6 +33,7 @@ def calls(monkeypatch):
     stored = SimpleNamespace(
         config=TrainJob(decode=DecodeConfig(beam_size=9), model=ModelConfig(d_model=64, dropout=0.7))
     )
+    modules["mt.checkpoint"].read_config = None  # no run has been begun
     modules["mt.checkpoint"].Checkpoint = SimpleNamespace(open=lambda path, key: stored)
     modules["mt.data.download"].DataUnavailable = Unavailable
     for name, module in modules.items():

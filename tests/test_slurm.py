@@ -14,7 +14,7 @@ STAND_INS = {
     "scontrol": 'echo "scontrol $*" >> calls; [[ $1 == show ]] && echo node7 && echo node8; true',
     "scancel": 'echo "scancel $*" >> calls; kill -TERM "$(cat training)"',
     # what runs on the nodes: saves when it is told to, which takes a while
-    "srun": 'echo $$ > training; echo "srun $*" >> calls; trap "sleep 0.5; echo saved >> calls; exit 1" TERM;'
+    "srun": 'trap "sleep 0.5; echo saved >> calls; exit 1" TERM; echo "srun $*" >> calls; echo $$ > training;'
     " if [[ -e fails ]]; then exit 3; fi; while [[ ! -e finish ]]; do sleep 0.05; done",
 }
 
@@ -51,7 +51,7 @@ def test_a_warning_saves_and_requeues(slurm, number):
     assert job.wait(10) == 0
     calls = (folder / "calls").read_text().splitlines()
     assert calls[0] == "scontrol show hostnames node[7-8]"
-    assert calls[1].startswith("srun torchrun --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d")
+    assert calls[1].startswith("srun --kill-on-bad-exit=1 torchrun --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d")
     assert calls[1].endswith("--rdzv-endpoint=node7:20031 --rdzv-id=31 -m mt train experiment=captions run.name=a b")
     assert calls[2:] == ["scancel --signal=TERM 31", "saved", "scontrol requeue 31"]
 

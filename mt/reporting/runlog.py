@@ -104,7 +104,8 @@ class RunLog:
         if self._progress is not None:
             self._progress.close()
         if self._writer is not None:
-            self._writer.close()
+            with suppress(Exception):  # what is wrong with TensorBoard has been said, or comes too late to matter
+                self._writer.close()
             self._writer = None
         for file in (self._log, self._metrics):
             if file is not None:

@@ -23,7 +23,8 @@ from mt.errors import UserError
 T = TypeVar("T")
 
 # Waiting for data to be prepared, or for another's share of a decoding, has no limit worth the name: when a process
-# dies its connections close, and its launcher ends the others. (gloo keeps milliseconds in 32 bits.)
+# dies its connections close, and its launcher ends the others. (gloo keeps milliseconds in 32 bits.) Meeting at the
+# start, and exchanging gradients, keep torch's limits of minutes.
 _PATIENCE = timedelta(days=20)
 _STOP = "mt/stop"
 _ASK_EVERY = 0.2  # seconds between two questions to the store
@@ -80,14 +81,10 @@ def join(gpu: bool) -> None:
         # One machine: no name of it need be known to the network
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     store, number, size = next(torch.distributed.rendezvous("env://"))
-    store.set_timeout(_PATIENCE)
-    if gpu:
-        device = torch.device("cuda", local_rank())
-        torch.distributed.init_process_group("nccl", store=store, rank=number, world_size=size, device_id=device)
-        control = torch.distributed.new_group(backend="gloo", timeout=_PATIENCE)
-    else:
-        torch.distributed.init_process_group("gloo", store=store, rank=number, world_size=size, timeout=_PATIENCE)
-        control = torch.distributed.group.WORLD
+    device = torch.device("cuda", local_rank()) if gpu else None
+    backend = "nccl" if gpu else "gloo"
+    torch.distributed.init_process_group(backend, store=store, rank=number, world_size=size, device_id=device)
+    control = torch.distributed.new_group(backend="gloo", timeout=_PATIENCE)
     _group = _Group(number, size, control, store)
 
 
@@ -157,16 +154,28 @@ def on_leader(work: Callable[[], T]) -> T:
 
 
 def leader_first(work: Callable[[], T]) -> T:
-    """Rank 0 does the work while the others wait; then they do it too, and find its files there."""
+    """Rank 0 does the work while the others wait; then they do it too, and find its files there.
+
+    A UserError of one process is raised in all of them.
+    """
     if not _group:
         return work()
     found: list[T] = []
 
-    def first() -> None:
-        found.append(work())
+    def attempt() -> UserError | None:
+        try:
+            found.append(work())
+        except UserError as error:
+            return error
+        return None
 
-    on_leader(first)
-    return found[0] if _group.rank == 0 else work()
+    errors = [on_leader(attempt)]
+    if not errors[0]:
+        errors = gather(attempt() if _group.rank > 0 else None)
+    for error in errors:
+        if error:  # one process's is everybody's: they go on together or not at all
+            raise error
+    return found[0]
 
 
 def wait_for_all() -> None:

@@ -30,7 +30,8 @@ def temporary_beside(path: Path) -> Path:
     host = socket.gethostname()
     for left in path.parent.glob(f".{path.name}.{host}.*"):
         number = left.suffix[1:]
-        if number.isdecimal() and not _alive(int(number)):
+        # in a container that starts again the dead one may have had our own number
+        if number.isdecimal() and (int(number) == os.getpid() or not _alive(int(number))):
             shutil.rmtree(left, ignore_errors=True)
     return path.with_name(f".{path.name}.{host}.{os.getpid()}")
 

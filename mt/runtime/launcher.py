@@ -77,7 +77,7 @@ def run_processes(arguments: list[str], count: int, environment: dict[str, str])
 
 
 def _wait_for_children() -> None:
-    """Until all have ended. A second signal cuts the launcher's own waiting short; a third one this, too."""
+    """Until all have ended. Two more signals have cut torch's own waiting short before; the next one leaves."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         os._exit(128 + number)

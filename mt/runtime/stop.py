@@ -22,7 +22,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self._heard: int | None = None
+        self.heard: int | None = None  # what reached this process, whatever the others know
         self._interrupts = 0
         self._announced = False
         self._previous: dict[int, Any] = {}
@@ -39,31 +39,26 @@ class StopRequest:
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
-        if self._heard is not None and self.number is None and kind is None:
-            os.kill(os.getpid(), self._heard)  # it came after the last agreement: let it do what it does elsewhere
+        if self.heard is not None and self.number is None and kind is None:
+            os.kill(os.getpid(), self.heard)  # it came after the last agreement: let it do what it does elsewhere
 
     def wanted(self) -> bool:
         """Whether this or another process was asked to stop, as far as is known here; costs next to nothing."""
-        if self._heard is not None and not self._announced:
-            distributed.announce_stop(self._heard)
+        if self.heard is not None and not self._announced:
+            distributed.announce_stop(self.heard)
             self._announced = True
-        elif self._heard is None:
-            self._heard = distributed.announced_stop()
-        return self._heard is not None
+        elif self.heard is None and (announced := distributed.announced_stop()):
+            self.heard = announced
+        return self.heard is not None
 
     def agree(self, seconds: float) -> float:
         """Settle `number` among all processes, who all call this; gives the largest of their `seconds`."""
-        number, most = distributed.highest([self._heard or 0, seconds])
+        number, most = distributed.highest([self.heard or 0, seconds])
         self.number = int(number) or None
         return most
-
-    @property
-    def heard(self) -> int | None:
-        """The signal that reached this process, whatever the others know."""
-        return self._heard
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._interrupts += number == signal.SIGINT
         if self._interrupts == 3:
             raise KeyboardInterrupt
-        self._heard = number
+        self.heard = number

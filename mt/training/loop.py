@@ -46,6 +46,9 @@ def train(job: TrainJob) -> int:
     sources = distributed.leader_first(lambda: locate(job.data, distributed.say))
     lock = only_writer(run_folder, report=distributed.say) if distributed.rank() == 0 else nullcontext()
     with lock:
+        distributed.wait_for_all()
+        if not all(distributed.gather((run_folder / ".lock").exists())):
+            raise UserError(f"{run_folder} is not seen by all processes: run.root must lie where every machine sees it")
         return _train(job, run_folder, sources, runtime)
 
 
@@ -66,6 +69,8 @@ def _train(job: TrainJob, run_folder: Path, sources: Sources, runtime: Runtime) 
         prepared = distributed.leader_first(
             lambda: prepare(sources, job.data, job.tokenizer, job.seed, log.info, tokenizers_from)
         )
+        if len(set(distributed.gather(prepared.folder.name))) > 1:
+            raise UserError("the processes see different texts: data/ must lie where every machine sees it")
         run = start_run(run_folder, job, prepared, runtime, log, store, start_from, state)
         if resumed:
             _settle_best(run)
@@ -81,7 +86,8 @@ def _train(job: TrainJob, run_folder: Path, sources: Sources, runtime: Runtime) 
             except RuntimeError as error:
                 if stop.heard is None or not distributed.lost_contact(error):
                     raise
-                return 128 + stop.heard  # another process failed, has said why, and the launcher ends the rest
+                log.warning(f"lost contact with another process; the last checkpoint is in {store.folder}")
+                return 1  # that one has said why, and the launcher ends the rest
         if stop.number is not None:
             log.info(f"stopped by signal {stop.number} at update {run.progress.update}; the same command goes on")
             return 128 + stop.number

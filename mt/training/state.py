@@ -1,6 +1,5 @@
 """What a run needs to go on where it stopped, as plain types."""
 
-import random
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
@@ -70,7 +69,7 @@ class Recent:
 
 def random_states(device: torch.device) -> dict[str, Any]:
     """This process's random generators, as plain types."""
-    states = {"torch": torch.get_rng_state(), "python": random.getstate()}
+    states = {"torch": torch.get_rng_state()}
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
     return states
@@ -79,7 +78,6 @@ def random_states(device: torch.device) -> dict[str, Any]:
 def set_random_states(states: Mapping[str, Any], device: torch.device) -> None:
     """Put back what `random_states` gave."""
     torch.set_rng_state(states["torch"])
-    random.setstate(states["python"])
     if device.type == "cuda" and "cuda" in states:
         torch.cuda.set_rng_state(states["cuda"], device)
 

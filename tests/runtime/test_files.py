@@ -23,7 +23,7 @@ def test_a_second_writer_waits_for_the_end_of_the_first(tmp_path):
             done.append("first")
 
     said: list[str] = []
-    thread = threading.Thread(target=first)
+    thread = threading.Thread(target=first, daemon=True)
     thread.start()
     held.wait()
     with only_writer(tmp_path, patience=20, report=said.append):
@@ -52,7 +52,8 @@ def test_what_dead_processes_left_goes_and_what_living_ones_write_stays(tmp_path
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     host = socket.gethostname()
-    for name in (f".a.{host}.{ended.pid}", f".a.{host}.{os.getppid()}", f".a.elsewhere.{ended.pid}", ".a.txt"):
+    dead = [f".a.{host}.{ended.pid}", f".a.{host}.{os.getpid()}"]
+    for name in (*dead, f".a.{host}.{os.getppid()}", f".a.elsewhere.{ended.pid}", ".a.txt"):
         (tmp_path / name).mkdir()
     assert temporary_beside(tmp_path / "a") == tmp_path / f".a.{host}.{os.getpid()}"
     assert {path.name for path in tmp_path.iterdir()} == {

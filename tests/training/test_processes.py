@@ -122,7 +122,7 @@ def restarts(job):
         job,
         model=replace(job.model, dropout=0.2),
         train=replace(job.train, max_updates=30, update_tokens=1500, log_every=4, average=2),
-        decode=replace(job.decode, batch_tokens=60),  # so that each process has something to decode
+        decode=replace(job.decode, batch_tokens=20),  # so that each process has something to decode
     )
     return {name: named(job, name) for name in ("undisturbed", *STOPS, "three", "three-stopped")}
 
@@ -183,6 +183,8 @@ def test_stopped_and_continued_on_two_processes_equals_undisturbed(trained, rest
     update += name == "while-saving"  # the others hear of it at the next update
     assert f"stopped by signal {number:d} at update {update};" in log
     assert f"continuing from update-{update:07d}" in log
+    if name == "while-decoding":  # and not after the decoding
+        assert log.index("stopped by signal") < log.index(f"validation at update {update}:")
     assert difference(weights(stopped), weights(undisturbed)) == 0
     assert numbers(stopped) == numbers(undisturbed)
     assert raw_events(folder(stopped)) == raw_events(folder(undisturbed))
@@ -262,7 +264,7 @@ def test_a_fault_on_one_process_ends_all_with_its_traceback(job, tmp_path):
     command = [*TORCHRUN, "--standalone", "--nproc-per-node=2", str(DRIVER), "fail", "1", "3", "train"]
     began = time.monotonic()
     done = subprocess.run(
-        [*command, *overrides(job), "run.name=broken", "train.max_updates=100000"],
+        [*command, *overrides(job), "run.name=faulty", "train.max_updates=100000"],
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
