@@ -25,7 +25,7 @@ TRAINING = [
     *("data=files", "tokenizer.vocab_size=330", "model.d_model=32", "model.d_ff=64", "model.heads=2"),
     *("model.dropout=0.1", "model.encoder_layers=1", "model.decoder_layers=1", "optim.warmup_steps=20"),
     *("decode=greedy", "decode.max_length_a=0", "decode.max_length_b=10", "train.update_tokens=400"),
-    *("train.max_updates=200", "train.save_every=4", "train.validate_every=20", "train.log_every=3"),
+    *("train.save_every=4", "train.validate_every=20", "train.log_every=3"),
     *("train.average=2", "train.threads=1"),
 ]
 TIMED = {"target_tokens_per_second", "memory_gib"}
@@ -36,6 +36,7 @@ def main() -> int:
     """Run the campaign; 0 when nothing was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--updates", type=int, default=200, help="length of a run")
     parser.add_argument("--two-processes", type=float, default=0.1, help="share of runs on two processes")
     parser.add_argument("--damage", type=float, default=0.15, help="share of the restarts before which a file is cut")
     parser.add_argument("--full-disk", action="store_true", help="let a run fill up a file system (needs root)")
@@ -49,7 +50,8 @@ def main() -> int:
     generator = random.Random(options.seed)
     if options.folder.exists():
         raise SystemExit(f"{options.folder} exists: remove it, or give another --folder")
-    campaign = Campaign(options.folder.absolute(), generator, options.damage, options.forked)
+    training = [*TRAINING, f"train.max_updates={options.updates}"]
+    campaign = Campaign(options.folder.absolute(), training, generator, options.damage, options.forked)
     began = time.monotonic()
     number = 0
     while sum(campaign.kills.values()) < options.kills:
@@ -69,10 +71,12 @@ def main() -> int:
 class Campaign:
     """What is known over all runs."""
 
-    def __init__(self, folder: Path, generator: random.Random, damage: float, forked: bool) -> None:
+    def __init__(
+        self, folder: Path, training: list[str], generator: random.Random, damage: float, forked: bool
+    ) -> None:
         self.folder, self.generator, self.damage, self.forked = folder, generator, damage, forked
         folder.mkdir(parents=True)
-        self.training = [*TRAINING, *write_corpus(folder), f"data.prepared_dir={folder / 'prepared'}"]
+        self.training = [*training, *write_corpus(folder), f"data.prepared_dir={folder / 'prepared'}"]
         self.kills: Counter[str] = Counter()
         self.damaged = 0
         self.slowest = 0.0
