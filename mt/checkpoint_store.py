@@ -10,9 +10,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
 
 from mt.checkpoint import (
     INDEX,
@@ -26,8 +23,7 @@ from mt.checkpoint import (
     read_meta,
     write_checkpoint,
 )
-from mt.config import AverageJob, TrainJob, Which
-from mt.data.tokenizer import Tokenizers
+from mt.config import AverageJob, Which
 from mt.errors import UserError
 from mt.runtime.files import only_writer, write_whole
 
@@ -66,18 +62,6 @@ class CheckpointStore:
     def _folders(self) -> list[str]:
         found = [path.name for path in self.folder.glob("update-*") if path.name.removeprefix("update-").isdecimal()]
         return sorted(found, key=lambda name: int(name.removeprefix("update-")))
-
-    def save(
-        self,
-        name: str,
-        weights: Mapping[str, Tensor],
-        config: TrainJob,
-        tokenizers: Tokenizers,
-        meta: Mapping[str, Any],
-        state: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Write a checkpoint, see `write_checkpoint`."""
-        write_checkpoint(self.folder / name, weights, config, tokenizers, meta, state)
 
     def clean(self) -> None:
         """Remove what killed processes left half-written."""
@@ -166,7 +150,7 @@ class CheckpointStore:
             mean = {key: (tensor / len(names)).float() for key, tensor in total.items()}
             newest = checkpoints[-1]
             meta = {"update": newest.meta["update"], "average_of": members}
-            self.save(name, mean, newest.config, newest.load_tokenizers(), meta)
+            write_checkpoint(self.folder / name, mean, newest.config, newest.load_tokenizers(), meta)
         self.set(average=name)
         return self.folder / name
 

@@ -15,7 +15,7 @@ from mt.jobs import validate
 from mt.overrides import GROUPS, JOBS, LANGUAGES, checked, config_folder
 
 DEFAULT_RECIPE = "multi30k"
-_USER_FILES = ("data.train", "data.dev", "data.test", "tokenizer.model", "train.init_from")
+_USER_FILES = ("data.train", "data.dev", "data.test", "tokenizer.model")
 _LONGEST_NAME = 100
 
 
@@ -142,7 +142,7 @@ def _get(section: Any, name: str) -> Any:
 
 def _with_absolute_files(job: Any) -> Any:
     """The text's files by absolute path, so that the job means the same from any folder."""
-    for name in _USER_FILES if isinstance(job, TrainJob) else _USER_FILES[:-1]:
+    for name in (*_USER_FILES, "train.init_from") if isinstance(job, TrainJob) else _USER_FILES:
         value = _get(job, name)
         if isinstance(value, dict):
             job = _with(job, name, {key: [os.path.abspath(path) for path in paths] for key, paths in value.items()})

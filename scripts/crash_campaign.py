@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("--two-processes", type=float, default=0.1, help="share of runs on two processes")
     parser.add_argument("--damage", type=float, default=0.15, help="share of the restarts before which a file is cut")
     parser.add_argument("--full-disk", action="store_true", help="let a run fill up a file system (needs root)")
-    parser.add_argument("--forked", action="store_true", help="fork instead of starting Python anew: ten times faster")
+    parser.add_argument("--forked", action="store_true", help="fork instead of starting Python anew: less time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("outputs/crash_campaign"))
     options = parser.parse_args()

@@ -2,8 +2,8 @@
 
 An entry is {"job": plain job} and maybe "code", the exit code to expect; "signal": [rank, update, number], which that
 rank gets while the run is at that update and "during" goes on; "nan": [rank, update], whose gradient is none there;
-"wrong": true for the classic mistake, each process
-dividing by the tokens of its own batch. With `fail RANK UPDATE` before it, the rest is a command line of mt.
+"wrong": true for the classic mistake, each process dividing by the tokens of its own batch. With `fail RANK UPDATE`
+before it, the rest is a command line of mt.
 """
 
 import json

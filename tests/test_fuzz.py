@@ -16,7 +16,7 @@ import pytest
 import torch
 import yaml
 
-from mt.checkpoint import Checkpoint, hash_file
+from mt.checkpoint import Checkpoint, hash_file, write_checkpoint
 from mt.checkpoint_store import CheckpointStore
 from mt.compose import compose
 from mt.config import Corpus, DataConfig, DecodeConfig, Device, InvalidText, Precision, TokenizerConfig, TrainJob
@@ -153,7 +153,7 @@ def saved(tmp_path, toy_model, toy_tokenizers):
     state = training_state(Progress(update=5), Recent(), optimizer, scaler, runtime, {"metrics.jsonl": 7})
     store = CheckpointStore(tmp_path / "run" / "checkpoints")
     parameters = dict(toy_model.named_parameters())
-    store.save("update-0000005", parameters, job, toy_tokenizers, {"update": 5}, state)
+    write_checkpoint(store.folder / "update-0000005", parameters, job, toy_tokenizers, {"update": 5}, state)
     store.set(last="update-0000005")
     shutil.copytree(tmp_path / "run", tmp_path / "good")
 

@@ -7,6 +7,7 @@ from typing import Any
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.util import tensor_util
 
+from mt.checkpoint import write_checkpoint
 from mt.config import (
     Corpus,
     DataConfig,
@@ -71,7 +72,7 @@ def save_checkpoint(store, model, tokenizers, update, score=None, state=None) ->
     """A checkpoint of a model in a store, made its last one."""
     name, meta = f"update-{update:07d}", {"update": update, "score": score}
     job = TrainJob(model=model.config, decode=DecodeConfig(beam_size=7))
-    store.save(name, dict(model.named_parameters()), job, tokenizers, meta, state)
+    write_checkpoint(store.folder / name, dict(model.named_parameters()), job, tokenizers, meta, state)
     store.set(last=name)
     return store.folder / name
 

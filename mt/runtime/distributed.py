@@ -1,4 +1,4 @@
-"""What a process is among its fellows: the only importer of torch.distributed. For one process, no-ops.
+"""What a process is among its fellows; for one process, no-ops. With `launcher` the only importer of torch.distributed.
 
 `join` makes this process one of those that torch's launcher started, and everything else here asks whether it did:
 a program that has a process group of its own and uses mt's translator is not drawn into it.
@@ -187,7 +187,7 @@ def wait_for_all() -> None:
 def announce_stop(number: int) -> None:
     """Let the other processes know, between two collective steps, that the run is to stop by this signal."""
     if _group:
-        with suppress(RuntimeError):  # the launcher that holds the store is gone: the kernel has told all of us
+        with suppress(RuntimeError):  # the launcher that holds the store is gone, and the kernel tells its processes
             _group.store.set(_STOP, str(number))
 
 
@@ -204,11 +204,10 @@ def announced_stop() -> int | None:
 
 def forget_stop() -> None:
     """Take the announcement back, before another training in the same processes."""
-    if _group:
-        torch.distributed.barrier(_group.control)
-        if _group.rank == 0:
-            _group.store.delete_key(_STOP)
-        torch.distributed.barrier(_group.control)
+    wait_for_all()
+    if _group and _group.rank == 0:
+        _group.store.delete_key(_STOP)
+    wait_for_all()
 
 
 def say(line: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from mt.checkpoint import Checkpoint
+from mt.checkpoint import Checkpoint, write_checkpoint
 from mt.checkpoint_store import CheckpointStore, checkpoint_name
 from mt.config import TrainJob
 from mt.data.preparation import prepare
@@ -280,7 +280,8 @@ def _write(run: Run, state: Mapping[str, Any]) -> None:
     score = dict(progress.validated).get(progress.update)
     corpus = run.prepared.folder.name
     meta = {"update": progress.update, "epoch": progress.epoch, "score": score, "corpus": corpus}
-    store.save(name, dict(run.model.named_parameters()), run.job, run.prepared.tokenizers, meta, state)
+    weights = dict(run.model.named_parameters())
+    write_checkpoint(store.folder / name, weights, run.job, run.prepared.tokenizers, meta, state)
     (run.folder / SAVED).touch()
     best = {"best": checkpoint_name(progress.best_update)} if progress.best_update else {}
     previous = {"previous": before} if before != name else {}  # should the last one come to harm
