@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests_support import toy_pairs
+from tests_support import save_checkpoint, toy_pairs
 
 from mt.checkpoint_store import CheckpointStore
-from mt.config import DecodeConfig, Positions, TrainJob, TranslateJob
+from mt.config import DecodeConfig, Positions, TranslateJob
 from mt.data.collate import collate
 from mt.data.tokenizer import BOS, PAD, UNK
 from mt.decoding.translator import Translator, translate_command
@@ -99,10 +99,7 @@ def test_the_reported_limit_is_real(toy_model, toy_tokenizers):
 
 @pytest.fixture
 def checkpoint(toy_model, toy_tokenizers, tmp_path):
-    job = TrainJob(model=toy_model.config)
-    store = CheckpointStore(tmp_path / "a run ü=1" / "checkpoints")
-    store.save("update-0000001", dict(toy_model.named_parameters()), job, toy_tokenizers, {"update": 1})
-    store.set(last="update-0000001")
+    save_checkpoint(CheckpointStore(tmp_path / "a run ü=1" / "checkpoints"), toy_model, toy_tokenizers, 1)
     return tmp_path / "a run ü=1"
 
 
