@@ -3,13 +3,11 @@
 B sentences, Q queries, K keys, D model width, H heads. Masks are boolean, True means "may attend".
 """
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 SHORT = 64 * 64  # queries x keys up to which a CPU trains faster without the fused kernel
 
@@ -72,8 +70,17 @@ def _attend(query: Tensor, memory: KeyValues, mask: Tensor | None, causal: bool)
         return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal)
     # Two measures for CPUs: the backward pass is about ten times slower in bfloat16 than in float32, and the fused
     # kernel's is twice as slow as plain products where sentences are short.
-    short = query.shape[2] * keys.shape[2] <= SHORT and torch.is_grad_enabled()
-    kernel = sdpa_kernel(SDPBackend.MATH) if short else nullcontext()
-    with torch.autocast("cpu", enabled=False), kernel:
+    with torch.autocast("cpu", enabled=False):
         query, keys, values = query.float(), keys.float(), values.float()
+        if torch.is_grad_enabled() and query.shape[2] * keys.shape[2] <= SHORT:
+            return _plain_attention(query, keys, values, mask, causal)
         return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal)
+
+
+def _plain_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    scores = (query * query.shape[-1] ** -0.5) @ keys.transpose(2, 3)  # [B, H, Q, K]
+    if causal:
+        mask = torch.ones(scores.shape[2:], dtype=torch.bool).tril()
+    if mask is not None:  # not -inf, which would make NaN of a row that may attend to nothing
+        scores += torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min / 2)
+    return scores.softmax(-1) @ values
