@@ -16,23 +16,25 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 import yaml
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from mt.config import TrainJob
 from mt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from mt.errors import UserError
 from mt.jobs import check_limits, from_plain, to_plain
-from mt.model.transformer import Transformer
+
+if TYPE_CHECKING:  # torch takes seconds to import, and translating with an exported model needs none of it
+    from torch import Tensor
+
+    from mt.model.transformer import Transformer
 
 FORMAT = 2  # 1 had biases of keys and values, and was never released
 WEIGHTS, CONFIG, STATE, META = "model.safetensors", "config.yaml", "training_state.pt", "meta.json"
 INDEX = "index.json"
+EXPORT_META = "export.json"  # in an exported model's folder, see mt.decoding.exported
 
 
 class Damaged(UserError):
@@ -62,8 +64,10 @@ class Checkpoint:
         check_hash(folder / CONFIG, meta)
         return cls(folder, read_config(folder), meta)
 
-    def load_weights(self) -> dict[str, Tensor]:
+    def load_weights(self) -> "dict[str, Tensor]":
         """Parameters by name, on the CPU. Raises UserError where the file is damaged."""
+        from safetensors.torch import load_file
+
         path = self.folder / WEIGHTS
         check_hash(path, self.meta)
         try:
@@ -71,8 +75,10 @@ class Checkpoint:
         except (OSError, SafetensorError) as error:
             raise UserError(f"{path} cannot be read: {first_line(error)}") from error
 
-    def load_model(self) -> Transformer:
+    def load_model(self) -> "Transformer":
         """The model with its weights, in evaluation mode."""
+        from mt.model.transformer import Transformer
+
         try:
             model = Transformer(self.config.model, self.meta["source_size"], self.meta["target_size"])
         except (ValueError, RuntimeError) as error:
@@ -93,6 +99,8 @@ class Checkpoint:
 
     def load_state(self) -> dict[str, Any]:
         """What training needs to go on. Raises UserError for none, or for anything but plain data in it."""
+        import torch
+
         path = self.folder / STATE
         check_hash(path, self.meta)
         try:
@@ -103,7 +111,7 @@ class Checkpoint:
 
 def write_checkpoint(
     folder: Path,
-    weights: Mapping[str, Tensor],
+    weights: "Mapping[str, Tensor]",
     config: TrainJob,
     tokenizers: Tokenizers,
     meta: Mapping[str, Any],
@@ -113,6 +121,9 @@ def write_checkpoint(
 
     One of the same name stays until the new one is whole; `finish_replacing` mends what a kill between the two leaves.
     """
+    import torch
+    from safetensors.torch import save_file
+
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(temporary, ignore_errors=True)
     tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in weights.items()}
@@ -164,8 +175,10 @@ def _replaced(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}{_REPLACED}")
 
 
-def load_parameters(model: Transformer, weights: Mapping[str, Tensor], where: Path) -> None:
+def load_parameters(model: "Transformer", weights: "Mapping[str, Tensor]", where: Path) -> None:
     """Copy weights into a model; names and shapes must be exactly the model's."""
+    import torch
+
     parameters = dict(model.named_parameters())
     if parameters.keys() != weights.keys():
         odd = sorted(parameters.keys() ^ weights.keys())
@@ -198,6 +211,13 @@ def _chosen(run: Path, key: str) -> Path:
         if role in index:
             return run / "checkpoints" / index[role]
     raise UserError(f"{key}={run}: there is no checkpoint in it: name a run folder or a checkpoint")
+
+
+def config_of(path: str, key: str) -> TrainJob:
+    """The job behind a run folder, a checkpoint folder or an exported model. Raises UserError."""
+    if (Path(path) / EXPORT_META).exists():
+        return read_config(Path(path))
+    return Checkpoint.open(path, key).config
 
 
 def read_config(folder: Path) -> TrainJob:

@@ -199,11 +199,11 @@ def _stored(command: str, overrides: list[str], named: frozenset[str] = frozense
     path = literal_value(command, overrides, key) if key else None
     if not path:
         return {}
-    from mt.checkpoint import Checkpoint, read_config
+    from mt.checkpoint import config_of, read_config
 
     begun = _begun_run(overrides, named) if command == "train" else None
     # A run that has a checkpoint has taken over what it began from, and needs that no more
-    values = walk(read_config(begun) if begun else Checkpoint.open(path, key).config)
+    values = walk(read_config(begun) if begun else config_of(path, key))
     return {name: value for name, _, value in values if name.startswith(sections) and name not in own}
 
 

@@ -58,7 +58,7 @@ COMMANDS = {
         Command(
             "translate",
             "translate text, a line for a line",
-            "mt.decoding.translator:translate_command",
+            "mt.decoding.command:translate_command",
             (
                 ("a file", "mt translate checkpoint=outputs/multi30k-en-de < in.en > out.de"),
                 ("greedy search", "mt translate checkpoint=outputs/multi30k-en-de decode=greedy < in.en"),
@@ -69,6 +69,15 @@ COMMANDS = {
             "average checkpoints of a run into one more checkpoint",
             "mt.checkpoint_store:average_command",
             (("the last five", "mt average checkpoint=outputs/multi30k-en-de count=5"),),
+        ),
+        Command(
+            "export",
+            "write a checkpoint for CTranslate2, checked against mt's own engine",
+            "mt.evaluation.export:export_command",
+            (
+                ("faster mt translate on a CPU", "mt export checkpoint=outputs/multi30k-en-de"),
+                ("small", "mt export checkpoint=outputs/multi30k-en-de type=int8"),
+            ),
         ),
     )
 }

@@ -90,6 +90,21 @@ class Device(Enum):
     cuda = "cuda"
 
 
+class Engine(Enum):
+    auto = "auto"
+    torch = "torch"
+    ctranslate2 = "ctranslate2"
+
+
+class ExportFormat(Enum):
+    ctranslate2 = "ctranslate2"
+
+
+class ExportType(Enum):
+    float32 = "float32"
+    int8 = "int8"
+
+
 class Which(Enum):
     last = "last"
     best = "best"
@@ -206,6 +221,11 @@ class DecodeConfig:
     min_length: int = key(0, "shortest output in tokens", low=0)
     nbest: int = key(1, "hypotheses given per sentence", low=1)
     batch_tokens: int = key(4096, "source tokens x beam size per batch (a limit of memory)", low=1)
+    engine: Engine = key(
+        Engine.auto,
+        "mt translate: torch, or CTranslate2 with an export; auto takes an export where there is one for the CPU."
+        " Scores always come from torch",
+    )
 
 
 @dataclass(frozen=True)
@@ -260,6 +280,17 @@ class AverageJob:
     which: Which = key(Which.last, "the last, or the best, ones")
 
 
+@dataclass(frozen=True)
+class ExportJob:
+    checkpoint: str = key("", "a run folder (its average where there is one, else its best) or a checkpoint folder")
+    format: ExportFormat = key(ExportFormat.ctranslate2, "the program that it is for")
+    type: ExportType = key(ExportType.float32, "of the weights; int8 is a quarter of the size")
+    output: str | None = key(None, "folder of the export (default: exports/ in the run folder)")
+    input: str | None = key(None, "source text to compare the engines on (default: the run's development set)")
+    reference: str | None = key(None, "reference translation of input")
+    threads: int = key(0, "CPU threads; 0 is all cores", low=0)
+
+
 def raw_dir(data: DataConfig) -> str:
     """The folder of a named corpus's raw files: data.raw_dir, or where it lies by default."""
     foreign = data.source if data.target == "en" else data.target
@@ -271,6 +302,13 @@ def raw_dir(data: DataConfig) -> str:
 HARMLESS = {"run.name", "run.root", "data.raw_dir", "data.prepared_dir"}
 HARMLESS |= {"train.max_updates", "train.max_epochs", "train.max_minutes", "train.patience"}
 HARMLESS |= {"train.validate_every", "train.save_every", "train.log_every"}
-HARMLESS |= {"train.batch_tokens", "train.device", "train.devices", "train.threads", "decode.batch_tokens"}
+HARMLESS |= {
+    "train.batch_tokens",
+    "train.device",
+    "train.devices",
+    "train.threads",
+    "decode.batch_tokens",
+    "decode.engine",
+}
 
-Job = TrainJob | PrepareJob | EvaluateJob | TranslateJob | AverageJob
+Job = TrainJob | PrepareJob | EvaluateJob | TranslateJob | AverageJob | ExportJob

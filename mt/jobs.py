@@ -9,7 +9,9 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from mt.config import (
     AverageJob,
+    Engine,
     EvaluateJob,
+    ExportJob,
     Job,
     Positions,
     PrepareJob,
@@ -84,7 +86,7 @@ def limits_in_words(item: Field[Any]) -> str:
 def validate(job: Job) -> None:
     """Refuse impossible values with one line that names the key, the value and what is allowed."""
     check_limits(job)
-    if isinstance(job, EvaluateJob | TranslateJob | AverageJob) and not job.checkpoint:
+    if isinstance(job, EvaluateJob | TranslateJob | AverageJob | ExportJob) and not job.checkpoint:
         raise UserError("checkpoint= is missing: name a run folder or a checkpoint, checkpoint=outputs/<run>")
     for name, _, value in walk(job):
         if name.rpartition(".")[2] == "devices" and not re.fullmatch("auto|[1-9][0-9]{0,3}", value):
@@ -97,6 +99,8 @@ def validate(job: Job) -> None:
         raise UserError(f"data.source and data.target are both {job.data.source!r}: they must differ")
     if isinstance(job, TrainJob | TranslateJob | EvaluateJob) and job.decode.nbest > job.decode.beam_size:
         raise UserError(f"decode.nbest={job.decode.nbest} must be at most decode.beam_size={job.decode.beam_size}")
+    if isinstance(job, TrainJob | EvaluateJob) and job.decode.engine is Engine.ctranslate2:
+        raise UserError("decode.engine=ctranslate2 is for mt translate: scores come from mt's own engine")
 
 
 def check_limits(job: Job) -> None:

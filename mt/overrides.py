@@ -27,6 +27,7 @@ JOBS: dict[str, type[Job]] = {
     "evaluate": config.EvaluateJob,
     "translate": config.TranslateJob,
     "average": config.AverageJob,
+    "export": config.ExportJob,
 }
 GROUPS: dict[str, tuple[str, ...]] = {
     "train": ("experiment", "data", "tokenizer", "model", "optim", "decode"),
@@ -34,6 +35,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "evaluate": ("decode",),
     "translate": ("decode",),
     "average": (),
+    "export": (),
 }
 LANGUAGES = ("data.source", "data.target")
 

@@ -15,7 +15,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": set(),
     "jobs": {"errors", "config"},
     "runtime": {"errors", "config"},
-    "reporting": {"errors", "config"},
+    "reporting": {"errors", "config", "runtime.cores"},
     "data": LEAVES,
     "model": LEAVES,
     "checkpoint": {*LEAVES, "data.tokenizer", "model"},
@@ -51,6 +51,7 @@ OWNERS = {
     "hydra": {"overrides", "compose", "cli"},
     "omegaconf": {"overrides", "compose", "cli"},
     "torchtext": {"data.words"},
+    "ctranslate2": {"decoding.exported", "decoding.conversion"},
 }
 
 

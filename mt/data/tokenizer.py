@@ -52,6 +52,10 @@ class Tokenizer(abc.ABC):
         """The line as the tokenizer sees it: what a lossless round trip gives back."""
 
     @abc.abstractmethod
+    def units(self) -> list[str]:
+        """What each id stands for, all different."""
+
+    @abc.abstractmethod
     def save(self, folder: Path, side: str) -> None:
         """Write the file of this side ("source", "target", or "" for both) into an existing folder."""
 
@@ -118,6 +122,9 @@ class SentencePieceTokenizer(Tokenizer):
 
     def normalize(self, line: str) -> str:
         return self._processor.normalize(one_line(line)).replace("▁", " ").removeprefix(" ")
+
+    def units(self) -> list[str]:
+        return [self._processor.id_to_piece(i) for i in range(self.size)]
 
     def save(self, folder: Path, side: str) -> None:
         (folder / model_name(side)).write_bytes(self._model)

@@ -42,6 +42,9 @@ class WordTokenizer(Tokenizer):
     def normalize(self, line: str) -> str:
         return " ".join(one_line(line).split())
 
+    def units(self) -> list[str]:
+        return list(self.words)
+
     def save(self, folder: Path, side: str) -> None:
         (folder / vocabulary_name(side)).write_bytes("".join(f"{word}\n" for word in self.words).encode())
 

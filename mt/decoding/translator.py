@@ -1,40 +1,24 @@
-"""Text in, text out: the translator that `mt translate`, `mt evaluate` and validation share."""
+"""Text in, text out: the translator that every score comes from, and `mt translate` where no other is asked for."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from mt.checkpoint import Checkpoint
-from mt.config import DecodeConfig, Device, Precision, TranslateJob
+from mt.config import DecodeConfig, Device, Precision
 from mt.data.collate import pad_source
 from mt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizers
 from mt.decoding.search import Hypothesis, Settings, search
-from mt.errors import UserError
+from mt.decoding.translation import Translation
 from mt.model.transformer import Transformer
 from mt.runtime import distributed
 from mt.runtime.device import Runtime, explained_memory, start
 from mt.runtime.stop import Interrupted, StopRequest
-
-READ_LINES = 4096  # lines translated together when reading a file
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One hypothesis of a line."""
-
-    text: str
-    score: float  # log-probability / length^length_penalty
-    log_probability: float
-    tokens: tuple[int, ...]  # with EOS
-    at_limit: bool  # cut by the length limit
 
 
 class Translator:
@@ -61,6 +45,10 @@ class Translator:
         checkpoint = Checkpoint.open(path)
         model = checkpoint.load_model().to(runtime.device)
         return cls(model, checkpoint.load_tokenizers(), decode or checkpoint.config.decode, runtime)
+
+    def describe(self) -> str:
+        """E.g. "cpu, 2 threads, float32 products"."""
+        return self.runtime.describe()
 
     def translate(self, lines: Sequence[str], stop: StopRequest | None = None) -> list[str]:
         """The best translation of each line, in order; an empty line for a blank one."""
@@ -138,73 +126,6 @@ class Translator:
             hypothesis.tokens,
             hypothesis.at_limit,
         )
-
-
-def translate_command(job: TranslateJob) -> None:
-    """`mt translate`: a line out for a line in, whatever the bytes; nothing else on standard output.
-
-    With decode.nbest above 1 a line has several: "line number ||| translation ||| score", numbers from 0.
-    """
-    start(job.device, job.precision, job.threads, together=True)
-    folder = distributed.on_leader(lambda: str(Checkpoint.open(job.checkpoint).folder))
-    translator = Translator.load(folder, job.decode, job.device, job.precision, job.threads)
-    if distributed.rank() > 0:
-        while lines := _next(None):
-            translator.translate_nbest(lines)
-        return
-    source_file = _open("input", job.input, "rb", sys.stdin.buffer)
-    with source_file as source, _open("output", job.output, "wb", sys.stdout.buffer) as target:
-        if source.isatty():
-            distributed.say(f"one sentence a line, {translator.runtime.describe()}; Ctrl-D ends")
-        damaged = number = cut = 0
-        blocks = _blocks(source, 1 if source.isatty() else READ_LINES)  # a person waits for each answer
-        while lines := _next(blocks):
-            damaged += sum("\ufffd" in line for line in lines)
-            if longer := translator.too_long(lines):
-                distributed.say(
-                    f"warning: {longer} lines are longer than the model's positions: their ends are not translated"
-                )
-            for hypotheses in translator.translate_nbest(lines):
-                cut += hypotheses[0].at_limit
-                target.write(_format(number, hypotheses, job.decode.nbest).encode("utf-8"))
-                number += 1
-            target.flush()
-    if damaged:
-        distributed.say(f"warning: {damaged} lines are not UTF-8: their bad bytes were read as U+FFFD")
-    if cut:
-        distributed.say(
-            f"warning: {cut} translations reached the length limit (decode.max_length_a, decode.max_length_b)"
-        )
-
-
-def _next(blocks: Iterator[list[str]] | None) -> list[str]:
-    """The next lines that the leader reads, in all processes; none at the end."""
-    return distributed.on_leader(lambda: next(blocks, []) if blocks is not None else [])
-
-
-def _format(number: int, hypotheses: list[Translation], nbest: int) -> str:
-    if nbest == 1:
-        return hypotheses[0].text + "\n"
-    return "".join(f"{number} ||| {found.text} ||| {found.score:.4f}\n" for found in hypotheses)
-
-
-def _blocks(stream: Iterable[bytes], size: int) -> Iterator[list[str]]:
-    lines = iter(stream)
-    mark = "\ufeff"  # a byte order mark, at the file's start only
-    while block := list(islice(lines, size)):
-        texts = [line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace") for line in block]
-        texts[0], mark = texts[0].removeprefix(mark), ""
-        yield texts
-
-
-def _open(key: str, path: str | None, mode: str, standard: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
-    """The file that a key names, or the standard stream, which stays open."""
-    if path is None:
-        return nullcontext(standard)
-    try:
-        return cast(IO[bytes], Path(path).open(mode))
-    except OSError as error:
-        raise UserError(f"{key}={path}: {error.strerror} ({Path(path).absolute()})") from error
 
 
 def validation_options(decode: DecodeConfig, beam_size: int) -> DecodeConfig:

@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from mt.runtime.cores import usable_cores
+
 _PACKAGES = ("mt", "torch", "numpy", "sentencepiece", "sacrebleu", "hydra-core")
 
 
@@ -17,7 +19,7 @@ def environment() -> dict[str, Any]:
         "git_commit": _git_commit(Path(__file__).resolve().parents[2]),
         "versions": {"python": platform.python_version(), **versions},
         "cpu": _cpu_model(),
-        "cores": _usable_cores(),
+        "cores": usable_cores(),
         "platform": platform.platform(),
     }
 
@@ -64,9 +66,3 @@ def _cpu_model() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine() or "unknown"
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

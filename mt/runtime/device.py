@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -13,6 +12,7 @@ import torch
 from mt.config import Device, Precision
 from mt.errors import UserError
 from mt.runtime import distributed
+from mt.runtime.cores import usable_cores
 
 # mallopt's parameter numbers, from glibc's malloc.h
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
@@ -50,11 +50,6 @@ def start(device: Device, precision: Precision, threads: int, together: bool = F
     if together:
         distributed.join(gpu=chosen.type == "cuda")
     return Runtime(chosen, choose_products(precision, chosen))
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def choose_device(device: Device) -> torch.device:

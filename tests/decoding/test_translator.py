@@ -1,18 +1,15 @@
 """Text in, text out: a line for a line, the same whatever stands beside it, scores that rescoring confirms."""
 
-import io
-import sys
 from dataclasses import replace
 
 import pytest
 import torch
-from tests_support import save_checkpoint, toy_pairs
+from tests_support import toy_pairs
 
-from mt.checkpoint_store import CheckpointStore
-from mt.config import DecodeConfig, Positions, TranslateJob
+from mt.config import DecodeConfig, Positions
 from mt.data.collate import collate
 from mt.data.tokenizer import BOS, PAD, UNK
-from mt.decoding.translator import Translator, translate_command
+from mt.decoding.translator import Translator
 from mt.model.transformer import Transformer
 from mt.runtime.device import Runtime
 
@@ -95,45 +92,3 @@ def test_the_reported_limit_is_real(toy_model, toy_tokenizers):
     found = [hypotheses[0] for hypotheses in tool.translate_nbest(LINES)]
     assert all(len(hypothesis.tokens) <= 3 for hypothesis in found)
     assert [h.at_limit for h in found] == [len(h.tokens) == 3 for h in found]
-
-
-@pytest.fixture
-def checkpoint(toy_model, toy_tokenizers, tmp_path):
-    save_checkpoint(CheckpointStore(tmp_path / "a run ü=1" / "checkpoints"), toy_model, toy_tokenizers, 1)
-    return tmp_path / "a run ü=1"
-
-
-def run_command(monkeypatch, capfdbinary, data, **job):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    translate_command(TranslateJob(**job))
-    return capfdbinary.readouterr()
-
-
-def test_a_line_for_a_line_whatever_the_bytes(checkpoint, monkeypatch, capfdbinary):
-    data = b"\xef\xbb\xbfa dog\n\n\xff\xfe bad\r\nthe \xe2\x80\xa8 cat\x0b\x85\nlast without end"
-    job = {"checkpoint": str(checkpoint), "decode": DecodeConfig(beam_size=2)}
-    out, err = run_command(monkeypatch, capfdbinary, data, **job)
-    lines = out.decode("utf-8").split("\n")
-    assert len(lines) == 6 and lines[-1] == "" and lines[1] == "" and all(lines[i] for i in (0, 2, 3, 4))
-    assert len(out.decode("utf-8").splitlines()) == 5
-    assert b"2 lines are not UTF-8" in err
-    assert lines[0] == Translator.load(checkpoint, DecodeConfig(beam_size=2)).translate(["a dog"])[0]
-
-
-def test_nbest_lines_name_their_sentence_and_score(checkpoint, monkeypatch, capfdbinary):
-    job = {"checkpoint": str(checkpoint), "decode": DecodeConfig(beam_size=3, nbest=2)}
-    out, _ = run_command(monkeypatch, capfdbinary, b"a dog\nthe cat\n", **job)
-    rows = [line.split(" ||| ") for line in out.decode().splitlines()]
-    assert [row[0] for row in rows] == ["0", "0", "1", "1"]
-    assert float(rows[0][2]) >= float(rows[1][2])
-
-
-def test_input_and_output_files(checkpoint, tmp_path, monkeypatch, capfdbinary):
-    (tmp_path / "in").write_bytes(b"a dog\n" * 3)
-    job = {"checkpoint": str(checkpoint), "input": str(tmp_path / "in"), "output": str(tmp_path / "out")}
-    out, _ = run_command(monkeypatch, capfdbinary, b"", **job)
-    assert out == b"" and (tmp_path / "out").read_bytes().count(b"\n") == 3
-
-
-def test_no_input_gives_no_output(checkpoint, monkeypatch, capfdbinary):
-    assert run_command(monkeypatch, capfdbinary, b"", checkpoint=str(checkpoint))[0] == b""

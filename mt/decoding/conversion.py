@@ -1,0 +1,100 @@
+"""A checkpoint as a CTranslate2 model, through CTranslate2's own specification classes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+from mt.checkpoint import WEIGHTS, Checkpoint, check_hash
+from mt.config import Activation, ExportType, ModelConfig, Norm, Positions
+from mt.data.tokenizer import SPECIALS, Tokenizers
+from mt.decoding.exported import POSITIONS
+
+Weights = Mapping[str, NDArray[np.float32]]
+
+
+def convert(checkpoint: Checkpoint, tokenizers: Tokenizers, kind: ExportType, folder: Path) -> int:
+    """Write model.bin and its vocabularies into a folder that is there; how many positions the model has."""
+    check_hash(checkpoint.folder / WEIGHTS, checkpoint.meta)
+    weights = load_file(checkpoint.folder / WEIGHTS)
+    specification = _specification(checkpoint.config.model, weights)
+    specification.register_source_vocabulary(tokenizers.source.units())
+    specification.register_target_vocabulary(tokenizers.target.units())
+    specification.config.add_source_eos = True
+    specification.config.decoder_start_token = SPECIALS[2]
+    specification.validate()
+    specification.optimize(quantization=None if kind is ExportType.float32 else kind.value)
+    specification.save(str(folder))
+    learned = checkpoint.config.model.positions is Positions.learned
+    return checkpoint.config.model.max_positions if learned else POSITIONS
+
+
+def _specification(config: ModelConfig, weights: Weights) -> Any:
+    from ctranslate2.specs import Activation as Name
+    from ctranslate2.specs import TransformerSpec
+
+    spec = TransformerSpec.from_config(
+        (config.encoder_layers, config.decoder_layers),
+        config.heads,
+        pre_norm=config.norm is Norm.pre,
+        activation=Name.RELU if config.activation is Activation.relu else Name.GELU,
+    )
+    target = weights.get("target_embedding.tokens.weight", weights.get("source_embedding.tokens.weight"))
+    spec.encoder.embeddings[0].weight = weights["source_embedding.tokens.weight"]
+    spec.decoder.embeddings.weight = target
+    spec.decoder.projection.weight = weights.get("output.weight", target)
+    for side, name in ((spec.encoder, "source"), (spec.decoder, "target")):
+        table = weights.get(f"{name}_embedding.positions.weight")
+        side.position_encodings.encodings = _sinusoids(config.d_model) if table is None else table
+    if config.norm is Norm.pre:
+        _set_norm(spec.encoder.layer_norm, weights, "encoder_norm")
+        _set_norm(spec.decoder.layer_norm, weights, "decoder_norm")
+    for number, layer in enumerate(spec.encoder.layer):
+        name = f"encoder.{number}"
+        _set_attention(layer.self_attention, weights, f"{name}.attention", f"{name}.around_attention", itself=True)
+        _set_feed_forward(layer.ffn, weights, name)
+    for number, layer in enumerate(spec.decoder.layer):
+        name = f"decoder.{number}"
+        _set_attention(layer.self_attention, weights, f"{name}.self_attention", f"{name}.around_self", itself=True)
+        _set_attention(layer.attention, weights, f"{name}.cross_attention", f"{name}.around_cross", itself=False)
+        _set_feed_forward(layer.ffn, weights, name)
+    return spec
+
+
+def _sinusoids(d_model: int) -> NDArray[np.float32]:
+    """The same as `mt.model.transformer.sinusoids`: all sines, then all cosines."""
+    position = np.arange(POSITIONS, dtype=np.float32)[:, None]
+    angle = position * np.exp(np.arange(0, d_model, 2, dtype=np.float32) * np.float32(-np.log(10000.0) / d_model))
+    return np.concatenate((np.sin(angle), np.cos(angle)), axis=1).astype(np.float32)
+
+
+def _set_attention(spec: Any, weights: Weights, name: str, around: str, itself: bool) -> None:
+    """CTranslate2 has one matrix for queries, keys and values of the same input."""
+    query, bias = weights[f"{name}.query.weight"], weights[f"{name}.query.bias"]
+    key_value = weights[f"{name}.key_value.weight"]
+    if itself:
+        spec.linear[0].weight = np.concatenate((query, key_value))
+        spec.linear[0].bias = np.concatenate((bias, np.zeros(len(key_value), dtype=np.float32)))
+    else:
+        spec.linear[0].weight, spec.linear[0].bias = query, bias
+        spec.linear[1].weight = key_value
+        spec.linear[1].bias = np.zeros(len(key_value), dtype=np.float32)
+    _set_linear(spec.linear[-1], weights, f"{name}.output")
+    _set_norm(spec.layer_norm, weights, f"{around}.norm")
+
+
+def _set_feed_forward(spec: Any, weights: Weights, layer: str) -> None:
+    _set_linear(spec.linear_0, weights, f"{layer}.feed_forward.inner")
+    _set_linear(spec.linear_1, weights, f"{layer}.feed_forward.output")
+    _set_norm(spec.layer_norm, weights, f"{layer}.around_feed_forward.norm")
+
+
+def _set_linear(spec: Any, weights: Weights, name: str) -> None:
+    spec.weight, spec.bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+
+def _set_norm(spec: Any, weights: Weights, name: str) -> None:
+    spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]

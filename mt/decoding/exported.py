@@ -1,0 +1,145 @@
+"""Translating with an exported model through CTranslate2 (OpenNMT's C++ engine), without torch.
+
+The search is CTranslate2's: a hypothesis that ends leaves its place to another, so that now and then another
+translation wins than in `mt.decoding.search`. Scores of record come from there.
+"""
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mt.checkpoint import EXPORT_META, WEIGHTS, Checkpoint, Damaged, check_hash
+from mt.config import DecodeConfig, ExportType
+from mt.data.tokenizer import EOS, SPECIALS, Tokenizers
+from mt.decoding.translation import Translation
+from mt.errors import UserError
+from mt.runtime.cores import usable_cores
+
+POSITIONS = 4096  # of sinusoids that an export holds; a learned table has its own
+
+
+def installed() -> bool:
+    """Whether CTranslate2 is here."""
+    return importlib.util.find_spec("ctranslate2") is not None
+
+
+def export_folder(checkpoint: Checkpoint, kind: ExportType) -> Path:
+    """Where a checkpoint's export goes: beside the run's checkpoints, or beside a checkpoint outside a run."""
+    store = checkpoint.folder.parent
+    base = store.parent if store.name == "checkpoints" else store
+    return base / "exports" / f"{checkpoint.folder.name}-ctranslate2-{kind.value}"
+
+
+def find_export(checkpoint: Checkpoint) -> Path | None:
+    """The float32 export of exactly these weights, if there is one."""
+    folder = export_folder(checkpoint, ExportType.float32)
+    try:
+        meta = read_export_meta(folder)
+    except UserError:
+        return None
+    return folder if meta["weights"] == checkpoint.meta["hashes"].get(WEIGHTS) else None
+
+
+def read_export_meta(folder: Path) -> dict[str, Any]:
+    """What an export says of itself. Raises UserError where it is none."""
+    path = folder / EXPORT_META
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8"))
+        complete = meta["weights"] and meta["positions"] > 0 and meta["type"] and meta["hashes"]
+    except (OSError, ValueError, TypeError, KeyError):
+        complete = None
+    if not complete:
+        raise UserError(f"{folder} is not an export of mt: make it with mt export")
+    return dict(meta)
+
+
+class ExportedTranslator:
+    """An exported model, its tokenizers and decoding options. A translation never depends on its neighbours."""
+
+    def __init__(self, engine: Any, tokenizers: Tokenizers, decode: DecodeConfig, positions: int, name: str) -> None:
+        """`engine`: a ctranslate2.Translator; `positions`: how many there are, for either side."""
+        self.engine, self.tokenizers, self.decode, self.positions, self.name = (
+            engine,
+            tokenizers,
+            decode,
+            positions,
+            name,
+        )
+        self._units = tokenizers.source.units()
+        self._ids = {unit: number for number, unit in enumerate(tokenizers.target.units())}
+
+    @classmethod
+    def load(cls, folder: Path, decode: DecodeConfig, threads: int = 0) -> "ExportedTranslator":
+        """From an export's folder. Threads: 0 is all cores. Raises UserError, Damaged."""
+        meta = read_export_meta(folder)
+        for name in meta["hashes"]:
+            check_hash(folder / name, meta)
+        import ctranslate2
+
+        workers = threads or usable_cores()
+        try:
+            # a worker a core: on short sentences that is faster than several cores for one
+            engine = ctranslate2.Translator(
+                str(folder), device="cpu", compute_type=meta["type"], inter_threads=workers, intra_threads=1
+            )
+        except (RuntimeError, ValueError) as error:
+            raise Damaged(f"{folder} cannot be read: {error}") from error
+        name = f"CTranslate2 {ctranslate2.__version__}, cpu, {workers} threads, {meta['type']}"
+        return cls(engine, Tokenizers.load(folder), decode, meta["positions"], name)
+
+    def describe(self) -> str:
+        """E.g. "CTranslate2 4.8.5, cpu, 2 threads, float32"."""
+        return self.name
+
+    def too_long(self, lines: Sequence[str]) -> int:
+        """How many lines are longer than the model's positions, so that their ends are not translated."""
+        return sum(len(ids) >= self.positions for ids in self.tokenizers.source.encode(lines))
+
+    def translate_nbest(self, lines: Sequence[str]) -> list[list[Translation]]:
+        """Up to decode.nbest different hypotheses of each line, best first; at least one."""
+        sources = [ids[: self.positions - 1] for ids in self.tokenizers.source.encode(lines)]
+        found: list[list[Translation]] = [[Translation("", 0.0, 0.0, (EOS,), False)] for _ in lines]
+        groups: dict[int, list[int]] = {}  # rows by their output limit, of which a call has one
+        for row, ids in enumerate(sources):
+            if len(ids):
+                groups.setdefault(self._limit(len(ids)), []).append(row)
+        waiting = [(limit, rows, self._begin(limit, [sources[row] for row in rows])) for limit, rows in groups.items()]
+        for limit, rows, results in waiting:
+            for row, result in zip(rows, results, strict=True):
+                found[row] = self._translations(result.result(), limit)
+        return found
+
+    def _limit(self, length: int) -> int:
+        """Longest output of a source, EOS counted."""
+        return min(int(self.decode.max_length_a * length + self.decode.max_length_b), self.positions)
+
+    def _begin(self, limit: int, sources: list[Any]) -> list[Any]:
+        """Results to come, one a source."""
+        decode, units = self.decode, self._units
+        results: list[Any] = self.engine.translate_batch(
+            [[units[i] for i in ids] for ids in sources],
+            beam_size=decode.beam_size,
+            num_hypotheses=decode.nbest,
+            length_penalty=decode.length_penalty,
+            max_decoding_length=max(1, limit - 1),
+            min_decoding_length=decode.min_length,
+            max_input_length=0,
+            suppress_sequences=[[SPECIALS[0]], [SPECIALS[1]], [SPECIALS[2]]],
+            return_scores=True,
+            max_batch_size=max(1, decode.batch_tokens // decode.beam_size),
+            batch_type="tokens",
+            asynchronous=True,
+        )
+        return results
+
+    def _translations(self, result: Any, limit: int) -> list[Translation]:
+        translations = []
+        for units, score in zip(result.hypotheses, result.scores, strict=True):
+            ids = tuple(self._ids[unit] for unit in units)
+            length = len(ids) + 1  # EOS counted
+            log_probability = score * length**self.decode.length_penalty
+            text = self.tokenizers.target.decode(ids)
+            translations.append(Translation(text, score, log_probability, (*ids, EOS), length >= limit))
+        return translations
