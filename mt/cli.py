@@ -6,6 +6,8 @@ refused or a fault of mt, 128 + n stopped by signal n (130 is Ctrl-C), 141 nobod
 `mt --started` is what the processes of a job are started with, which lies in JOB_VARIABLE; it is not for users.
 """
 
+import atexit
+import gc
 import importlib
 import io
 import json
@@ -42,6 +44,9 @@ STORED: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command line and return its exit code; a user's mistake is one line on stderr."""
+    if argv is None:  # as a program: looking for cycles among torch's modules takes half a second of each start
+        gc.set_threshold(100_000)
+        atexit.register(gc.freeze)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # whatever the locale
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")

@@ -220,7 +220,7 @@ class DecodeConfig:
     max_length_b: int = key(20, "longest output: a x source tokens + b", low=1)
     min_length: int = key(0, "shortest output in tokens", low=0)
     nbest: int = key(1, "hypotheses given per sentence", low=1)
-    batch_tokens: int = key(4096, "source tokens x beam size per batch (a limit of memory)", low=1)
+    batch_tokens: int = key(8192, "source tokens x beam size per batch (a limit of memory)", low=1)
     engine: Engine = key(
         Engine.auto,
         "mt translate: torch, or CTranslate2 with an export; auto takes an export where there is one for the CPU."

@@ -34,7 +34,7 @@ def calls(monkeypatch):
         config=TrainJob(decode=DecodeConfig(beam_size=9), model=ModelConfig(d_model=64, dropout=0.7))
     )
     modules["mt.checkpoint"].read_config = None  # no run has been begun
-    modules["mt.checkpoint"].Checkpoint = SimpleNamespace(open=lambda path, key: stored)
+    modules["mt.checkpoint"].config_of = lambda path, key: stored.config
     modules["mt.data.download"].DataUnavailable = Unavailable
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
@@ -78,6 +78,7 @@ def test_each_command_gets_its_job(calls):
     assert main(["evaluate", "checkpoint=a=b"]) == 0
     assert main(["translate", "decode.nbest=2", "checkpoint=x"]) == 0
     assert main(["average", "checkpoint=x"]) == 0
+    assert main(["export", "checkpoint=x"]) == 0
     assert [(name, type(job)) for name, job in calls] == [(name, COMMANDS[name].job) for name in COMMANDS]
     evaluate, translate = calls[2][1], calls[3][1]
     assert (evaluate.checkpoint, evaluate.decode.beam_size) == ("a=b", 9)

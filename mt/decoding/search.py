@@ -83,11 +83,14 @@ def _best_tokens(logits: Tensor, length: int, limits: Tensor, beam: int, setting
     """Log-probabilities and ids of each row's k best allowed tokens, [R, k] both; -inf marks what is not allowed."""
     logits = logits.float()
     normalizer = logits.logsumexp(1, keepdim=True)
-    at_limit = length >= limits
-    eos = logits[:, settings.eos].masked_fill(~at_limit & (length < settings.min_length), float("-inf"))
-    logits = logits.masked_fill(at_limit[:, None], float("-inf"))
     logits[:, list(settings.forbidden)] = float("-inf")
-    logits[:, settings.eos] = eos
+    if length < settings.min_length:
+        logits[length < limits, settings.eos] = float("-inf")
+    if length >= limits.min():  # rarely, so that the others do without a pass over all logits
+        ended = length >= limits
+        eos = logits[ended, settings.eos]
+        logits[ended] = float("-inf")
+        logits[ended, settings.eos] = eos
     best, tokens = logits.topk(min(beam, logits.shape[1]), dim=1)
     return best - normalizer, tokens
 
