@@ -144,7 +144,9 @@ class TokenizerConfig:
         0.9999, "sentencepiece: share of characters with pieces of their own", above=0, high=1
     )
     symbols: list[str] = key([], "sentencepiece: strings that always stay one piece")
-    max_sentences: int = key(1_000_000, "sentencepiece: train on at most this many lines a side", low=1)
+    max_sentences: int = key(
+        1_000_000, "sentencepiece: train on at most this many lines a side, and 20 million characters", low=1
+    )
     min_frequency: int = key(2, "word: rarer words are unknown", low=1)
     sampling: float = key(
         0.0,

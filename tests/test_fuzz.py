@@ -22,7 +22,8 @@ from mt.compose import compose
 from mt.config import Corpus, DataConfig, DecodeConfig, Device, InvalidText, Precision, TokenizerConfig, TrainJob
 from mt.data.preparation import prepare
 from mt.data.sources import locate
-from mt.decoding.translator import Translator, _blocks
+from mt.decoding.command import _blocks
+from mt.decoding.translator import Translator
 from mt.errors import UserError
 from mt.overrides import GROUPS, JOBS, expand, keys
 from mt.runtime.device import start

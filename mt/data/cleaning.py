@@ -7,7 +7,7 @@ import re
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -46,6 +46,12 @@ class CleaningReport:
     @property
     def kept(self) -> int:
         return self.read - self.dropped.total()
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "CleaningReport":
+        """What `as_dict` made plain."""
+        dropped, notes = Counter(plain["dropped"]), Counter(plain["notes"])
+        return cls(plain["read"], dropped, dict(plain["examples"]), notes)
 
     def drop(self, reason: str, where: str, source: str, target: str) -> None:
         """Count a pair that was read as dropped; the first few of each reason become examples."""

@@ -1,6 +1,6 @@
 """Token ids on disk: one flat array and its offsets per side, memory-mapped, written as a stream."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -43,7 +43,7 @@ class Ids:
 
 
 class IdsWriter:
-    """Writes an `Ids` sentence by sentence; memory does not grow with the corpus but for 8 bytes a sentence."""
+    """Writes an `Ids` block by block; memory does not grow with the corpus but for 8 bytes a sentence."""
 
     def __init__(self, folder: Path, side: str, vocabulary_size: int) -> None:
         self.dtype = np.dtype(np.uint16 if vocabulary_size <= 2**16 else np.uint32)
@@ -52,12 +52,10 @@ class IdsWriter:
         self._stream: IO[bytes] = (folder / f"{side}.ids.npy").open("wb")
         self._write_header(0)
 
-    def append(self, sentences: Iterable[NDArray[np.integer]]) -> None:
-        """Add sentences at the end."""
-        block = list(sentences)
-        for sentence in block:
-            self._stream.write(sentence.astype(self.dtype).tobytes())
-        self._lengths.append(np.array([len(sentence) for sentence in block], dtype=np.int64))
+    def append(self, ids: NDArray[np.integer], lengths: NDArray[np.int64]) -> None:
+        """Add sentences at the end, given one after the other, and how long each is."""
+        self._stream.write(ids.astype(self.dtype).tobytes())
+        self._lengths.append(lengths)
 
     def __enter__(self) -> "IdsWriter":
         return self

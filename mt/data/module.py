@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from mt.data.batching import Indices, cut_batches, plan_epoch
 from mt.data.collate import Batch, collate
 from mt.data.corpus import Ids
+from mt.data.encoding import BLOCK
 from mt.data.tokenizer import UNK, Tokenizer, Tokenizers
 
-BLOCK = 8192  # lines tokenized at a time
 LOOKED_AT = 1000
 TEXT = "{split}.{side}.txt"
 ORIGINS = "origins.npy"

@@ -4,10 +4,10 @@ import hashlib
 import json
 import shutil
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import partial
-from itertools import compress, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,23 @@ from numpy.typing import NDArray
 from mt.config import DataConfig, PrepareJob, TokenizerConfig
 from mt.data.cleaning import CleaningReport, clean, non_nfc
 from mt.data.corpus import IdsWriter
-from mt.data.module import BLOCK, META, ORIGINS, SIDES, TEXT, Prepared, own_lines
+from mt.data.encoding import encode_pairs
+from mt.data.module import META, ORIGINS, SIDES, TEXT, Prepared, own_lines
 from mt.data.sources import Sources, locate
 from mt.data.text import Bitext, count_pairs, read_pairs
 from mt.data.tokenizer import Tokenizers, round_trip, unknown_share
 from mt.data.tokenizer_training import train_tokenizers
 from mt.errors import UserError
 from mt.jobs import walk
-from mt.runtime.files import temporary_beside
+from mt.runtime.files import temporary_beside, write_whole
 
 Log = Callable[[str], None]
 
 FORMAT = 3
+SPLITS = ("train", "dev")
+CLEANED, TOKENIZED = "cleaned.json", "tokenized"  # stand in a half-made corpus for what is done of it
+HASHES = "hashes.json"  # in data.prepared_dir
+LARGE_FILE = 2**24  # bytes
 HELD_OUT = 1000  # development pairs taken from the training pairs where there are none, at most a twentieth
 
 
@@ -45,7 +50,8 @@ def prepare(
     Written under a temporary name and renamed, so that it is whole or not there. Raises UserError for bad files.
     With a checkpoint folder in `tokenizers_from`, its tokenizers are used and none are trained.
     """
-    texts = {"train": _hash_files(_paths(sources.train)), "dev": _hash_files(_paths(sources.dev))}
+    cache = Path(data.prepared_dir) / HASHES
+    texts = {"train": _hash_files(_paths(sources.train), cache), "dev": _hash_files(_paths(sources.dev), cache)}
     folder = (
         Path(data.prepared_dir)
         / f"{data.corpus.value}-{data.source}-{data.target}-{_key(data, tokenizer, seed, texts, tokenizers_from)}"
@@ -56,16 +62,18 @@ def prepare(
             log(line)
         return Prepared.load(folder)
     log(f"preparing the corpus into {folder}")
-    temporary = temporary_beside(folder)
+    temporary = temporary_beside(folder, take_over=True)
     try:
-        temporary.mkdir(parents=True)
+        temporary.mkdir(parents=True, exist_ok=True)
         _write(sources, data, tokenizer, seed, temporary, log, tokenizers_from)
         temporary.rename(folder)
     except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
         if not (folder / META).exists():  # else another process was faster, with the same result
             raise UserError(f"cannot write the prepared corpus {folder}: {error.strerror or error}") from error
-    finally:
+    except Exception:
         shutil.rmtree(temporary, ignore_errors=True)
+        raise
     return Prepared.load(folder)
 
 
@@ -101,15 +109,36 @@ def _paths(split: Sequence[Bitext]) -> list[Path]:
     return [path for part in split for path in (part.source_path, part.target_path) if path]
 
 
-def _hash_files(paths: Sequence[Path]) -> list[str]:
+def _hash_files(paths: Sequence[Path], cache: Path | None = None) -> list[str]:
+    """SHA-256 of each file. Those of large files are remembered in `cache` for as long as size and time stay."""
+    known = _known_hashes(cache)
     hashes = []
     for path in paths:
         try:
-            with path.open("rb") as stream:
-                hashes.append(hashlib.file_digest(stream, "sha256").hexdigest())
+            status = path.stat()
+            key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
+            if key not in known:
+                with path.open("rb") as stream:
+                    known[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+                if cache and status.st_size >= LARGE_FILE:
+                    _remember(cache, key, known[key])
+            hashes.append(known[key])
         except OSError as error:
             raise UserError(f"cannot read {path.absolute()}: {error.strerror or error}") from error
     return hashes
+
+
+def _known_hashes(cache: Path | None) -> dict[str, str]:
+    try:
+        return dict(json.loads(cache.read_text(encoding="utf-8"))) if cache else {}
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _remember(cache: Path, key: str, digest: str) -> None:
+    with suppress(OSError):
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(cache, json.dumps({**_known_hashes(cache), key: digest}, indent=1))
 
 
 def _write(
@@ -121,23 +150,41 @@ def _write(
     log: Log,
     tokenizers_from: Path | None,
 ) -> None:
-    report = CleaningReport()
-    held_out, origins = _write_texts(sources, data, folder, report)
-    train = [folder / TEXT.format(split="train", side=side) for side in SIDES]
+    """All of a corpus into a folder; what a killed process had finished of it is not done again."""
+    texts = {(split, side): folder / TEXT.format(split=split, side=side) for split in SPLITS for side in SIDES}
+    cleaned = folder / CLEANED
+    if cleaned.exists() and all(path.exists() for path in texts.values()):
+        log("going on with the text that was cleaned before")
+    else:
+        report = CleaningReport()
+        held_out, origins = _write_texts(sources, data, texts, report)
+        np.save(folder / ORIGINS, origins)
+        write_whole(cleaned, json.dumps({"held_out": held_out, "report": report.as_dict()}))
+    state = json.loads(cleaned.read_text(encoding="utf-8"))
+    report = CleaningReport.from_dict(state["report"])
+    origins = np.load(folder / ORIGINS)
+    train = [texts["train", side] for side in SIDES]
     if tokenizers_from:
         tokenizers = Tokenizers.load(tokenizers_from)
+        tokenizers.save(folder)
+    elif (folder / TOKENIZED).exists():
+        tokenizers = Tokenizers.load(folder)
+        log("going on with the tokenizer that was made before")
     else:
-        texts = [partial(own_lines, path) for path in train]
-        tokenizers = train_tokenizers(texts[0], texts[1], tokenizer, data.source, data.target, seed, log)
-    tokenizers.save(folder)
-    kept = _write_ids(tokenizers, data, folder, report)
+        lines = [partial(own_lines, path) for path in train]
+        tokenizers = train_tokenizers(lines[0], lines[1], tokenizer, data.source, data.target, seed, log)
+        tokenizers.save(folder)
+        (folder / TOKENIZED).touch()
+    kept = _write_ids(tokenizers, data, folder, len(origins), report)
     np.save(folder / ORIGINS, origins[kept])
-    report.check_kept(held_out)
-    lines = report.lines() + _dev_remarks(tokenizers, folder)
-    for line in lines:
+    report.check_kept(state["held_out"])
+    remarks = report.lines() + _dev_remarks(tokenizers, folder)
+    for line in remarks:
         log(line)
+    for path in (*train, cleaned, folder / TOKENIZED):
+        path.unlink(missing_ok=True)
     parts = [part.name for part in sources.train]
-    meta = {"format": FORMAT, "cleaning": report.as_dict(), "log": lines, "parts": parts}
+    meta = {"format": FORMAT, "cleaning": report.as_dict(), "log": remarks, "parts": parts}
     (folder / META).write_text(json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
@@ -159,7 +206,7 @@ def _dev_remarks(tokenizers: Tokenizers, folder: Path) -> list[str]:
 
 
 def _write_texts(
-    sources: Sources, data: DataConfig, folder: Path, report: CleaningReport
+    sources: Sources, data: DataConfig, paths: Mapping[tuple[str, str], Path], report: CleaningReport
 ) -> tuple[int, NDArray[np.int64]]:
     """Cleaned training text and the development text, a sentence a line.
 
@@ -169,10 +216,7 @@ def _write_texts(
     if not sources.hold_out_dev and not count_pairs(sources.dev):
         raise UserError("the development set has no lines: give another data.dev, or none to hold a part of train out")
     every = max(20, -(-total // HELD_OUT))  # spread over the corpus, whose order is often by origin
-    names = {
-        (split, side): folder / TEXT.format(split=split, side=side) for split in ("train", "dev") for side in SIDES
-    }
-    streams = {key: path.open("w", encoding="utf-8", newline="\n") for key, path in names.items()}
+    streams = {key: path.open("w", encoding="utf-8", newline="\n") for key, path in paths.items()}
 
     def write(split: str, pair: tuple[str, str]) -> None:
         for side, text in zip(SIDES, pair, strict=True):
@@ -196,38 +240,18 @@ def _write_texts(
     return held_out, np.frombuffer(origins, dtype=np.int64).reshape(-1, 2)
 
 
-def _write_ids(tokenizers: Tokenizers, data: DataConfig, folder: Path, report: CleaningReport) -> NDArray[np.bool_]:
-    """Training ids of the pairs within the limits, in place of the training text; which pairs these are."""
-    texts = [folder / TEXT.format(split="train", side=side) for side in SIDES]
+def _write_ids(
+    tokenizers: Tokenizers, data: DataConfig, folder: Path, pairs: int, report: CleaningReport
+) -> NDArray[np.bool_]:
+    """Training ids of the pairs within the limits; which pairs these are."""
+    lines = [own_lines(folder / TEXT.format(split="train", side=side)) for side in SIDES]
     writers = [IdsWriter(folder, side, getattr(tokenizers, side).size) for side in SIDES]
     kept: list[NDArray[np.bool_]] = []
     with writers[0] as source_writer, writers[1] as target_writer:
-        for sources, targets in zip(*(_blocks(own_lines(text)) for text in texts), strict=True):
-            source_ids, target_ids = tokenizers.source.encode(sources), tokenizers.target.encode(targets)
-            fits = []
-            for row, (source, target) in enumerate(zip(source_ids, target_ids, strict=True)):
-                reason = _too_long(len(source), len(target), data)
-                if reason:
-                    report.drop(reason, "after tokenization", sources[row], targets[row])
-                fits.append(not reason)
-            source_writer.append(compress(source_ids, fits))
-            target_writer.append(compress(target_ids, fits))
-            kept.append(np.array(fits))
-    for text in texts:
-        text.unlink()
+        for block in encode_pairs(lines[0], lines[1], pairs, tokenizers, folder, data):
+            for reason, source, target in block.dropped:
+                report.drop(reason, "after tokenization", source, target)
+            source_writer.append(block.source, block.source_lengths)
+            target_writer.append(block.target, block.target_lengths)
+            kept.append(block.kept)
     return np.concatenate(kept)
-
-
-def _too_long(source: int, target: int, data: DataConfig) -> str | None:
-    if not source or not target:
-        return "no tokens on one side"
-    if max(source, target) > data.max_tokens:
-        return f"more than {data.max_tokens} tokens on one side"
-    if max(source, target) > data.max_ratio * min(source, target):
-        return f"one side more than {data.max_ratio:g} times as many tokens as the other"
-    return None
-
-
-def _blocks(lines: Iterator[str]) -> Iterator[list[str]]:
-    while block := list(islice(lines, BLOCK)):
-        yield block

@@ -25,15 +25,23 @@ def write_whole(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def temporary_beside(path: Path) -> Path:
-    """A hidden name beside a path, to write it under first; what dead processes of this machine left so goes."""
+def temporary_beside(path: Path, take_over: bool = False) -> Path:
+    """A hidden name beside a path, to write it under first; what dead processes of this machine left so goes.
+
+    `take_over`: the newest of these is put under the new name instead, to go on with.
+    """
     host = socket.gethostname()
-    for left in path.parent.glob(f".{path.name}.{host}.*"):
-        number = left.suffix[1:]
-        # in a container that starts again the dead one may have had our own number
-        if number.isdecimal() and (int(number) == os.getpid() or not _alive(int(number))):
-            shutil.rmtree(left, ignore_errors=True)
-    return path.with_name(f".{path.name}.{host}.{os.getpid()}")
+    own = path.with_name(f".{path.name}.{host}.{os.getpid()}")
+    # in a container that starts again the dead one may have had our own number
+    numbered = ((left.suffix[1:], left) for left in path.parent.glob(f".{path.name}.{host}.*"))
+    dead = [left for number, left in numbered if number.isdecimal() and (left == own or not _alive(int(number)))]
+    dead.sort(key=lambda left: left.stat().st_mtime)
+    kept = dead.pop() if take_over and dead else None
+    for left in dead:
+        shutil.rmtree(left, ignore_errors=True)
+    if kept and kept != own:
+        kept.rename(own)
+    return own
 
 
 def _alive(process: int) -> bool:

@@ -1,6 +1,8 @@
 """From files to a prepared corpus: found again, never half-written, cleaned on the training side alone."""
 
 import json
+import shutil
+import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 from tests_support import toy_pairs, write_pairs
 
 from mt.config import Corpus, DataConfig, SubwordType, TokenizerConfig, TokenizerKind
-from mt.data import preparation
+from mt.data import encoding, preparation
 from mt.data.corpus import Ids, IdsWriter
 from mt.data.module import Prepared
 from mt.data.preparation import prepare
@@ -80,6 +82,60 @@ def test_a_failure_leaves_nothing_behind(config, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="no"):
         run(config)
     assert list((tmp_path / "prepared").iterdir()) == []
+
+
+def test_a_killed_preparation_goes_on_with_what_it_had_finished(config, tmp_path, monkeypatch):
+    expected, _ = run(config)
+    sums = {path.name: path.read_bytes() for path in expected.folder.iterdir() if path.suffix == ".npy"}
+    shutil.rmtree(expected.folder)
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*arguments, **options):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(preparation, "_write_ids", killed)
+        with pytest.raises(Killed):
+            run(config)
+    (left,) = (tmp_path / "prepared").iterdir()
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left.rename(left.with_suffix(f".{dead.pid}"))
+    with monkeypatch.context() as patch:
+        patch.setattr(preparation, "_write_texts", None)  # must not be needed
+        patch.setattr(preparation, "train_tokenizers", None)
+        again, lines = run(config)
+    assert "going on with the text that was cleaned before" in lines
+    assert {path.name: path.read_bytes() for path in again.folder.iterdir() if path.suffix == ".npy"} == sums
+    assert again.cleaning == expected.cleaning
+    assert [path.name for path in (tmp_path / "prepared").iterdir()] == [again.folder.name]
+
+
+def test_many_pairs_are_encoded_by_several_processes_to_the_same_ids(config, monkeypatch):
+    one = run(replace(config, max_tokens=8))[0]
+    monkeypatch.setattr(encoding, "MANY_PAIRS", 1)
+    monkeypatch.setattr(encoding, "BLOCK", 7)
+    monkeypatch.setattr(encoding, "usable_cores", lambda: 2)
+    shutil.copytree(one.folder, one.folder.with_name("kept"))
+    shutil.rmtree(one.folder)
+    many = run(replace(config, max_tokens=8))[0]
+    assert many.cleaning == one.cleaning and many.cleaning["dropped"]
+    for file in ("source.ids.npy", "target.ids.npy", "source.offsets.npy", "target.offsets.npy", "origins.npy"):
+        assert (many.folder / file).read_bytes() == (one.folder.with_name("kept") / file).read_bytes()
+
+
+def test_hashes_of_large_files_are_remembered_until_they_change(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(preparation, "LARGE_FILE", 1)
+    first = run(config)[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(preparation.hashlib, "file_digest", None)  # must not be needed
+        assert run(config)[0].folder == first.folder
+    (tmp_path / "prepared" / preparation.HASHES).write_text("[1", encoding="utf-8")
+    assert run(config)[0].folder == first.folder
+    write_pairs(tmp_path, "train", toy_pairs(99))
+    assert run(config)[0].folder != first.folder
 
 
 def test_unequal_files_are_refused_before_the_tokenizer_is_trained(config, tmp_path, monkeypatch):
@@ -188,8 +244,8 @@ def test_words(config):
 def test_ids_are_written_as_a_stream_and_a_large_vocabulary_takes_32_bits(tmp_path):
     sentences = [np.array([70000, 4]), np.array([], dtype=np.int64), np.array([5])]
     with IdsWriter(tmp_path, "source", 70001) as writer:
-        writer.append(sentences[:1])
-        writer.append(sentences[1:])
+        for block in (sentences[:1], sentences[1:]):
+            writer.append(np.concatenate(block), np.array([len(ids) for ids in block]))
     loaded = Ids.load(tmp_path, "source")
     assert loaded.ids.dtype == np.uint32
     assert [loaded[i].tolist() for i in range(3)] == [[70000, 4], [], [5]]

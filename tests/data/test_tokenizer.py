@@ -227,6 +227,17 @@ def test_at_most_max_sentences_are_drawn_from_the_whole_stream_by_seed():
     assert hits == pytest.approx(2500, abs=150)  # four standard deviations
 
 
+def test_a_sample_has_a_limit_of_characters_too_and_stays_a_fair_one(monkeypatch):
+    from mt.data import tokenizer_training
+
+    monkeypatch.setattr(tokenizer_training, "MOST_CHARACTERS", 300)
+    lines = [f"{number:03}" for number in range(1000)]
+    draws = [tokenizer_training._sample_lines(iter(lines), "", 10**6, seed, lambda line: None) for seed in range(200)]
+    assert all(len(drawn) == 100 and drawn == sorted(set(drawn)) for drawn in draws)
+    late = sum(int(line) >= 500 for drawn in draws for line in drawn)
+    assert 9500 < late < 10500  # 10,000 expected, standard deviation about 67
+
+
 def test_long_lines_are_learned_from_and_no_text_is_an_error():
     only = ["zq " * 4000]  # 12,000 bytes, where SentencePiece drops lines above 4,192 unless told
     assert train(replace(CONFIG, vocab_size=300), source=only, target=only).source.size > 260
