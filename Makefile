@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: setup train test lint evaluate translate tensorboard clean help
+.PHONY: setup train test lint evaluate translate tensorboard benchmark clean help
 .DELETE_ON_ERROR:
 
 setup: $(READY) ## make .venv and install everything into it
@@ -37,6 +37,9 @@ translate: needs-checkpoint $(READY) ## translate standard input: CHECKPOINT=out
 
 tensorboard: $(READY) ## show the curves of all runs in a browser
 	$(BIN)/tensorboard --logdir outputs
+
+benchmark: $(READY) ## compare with other tools on this machine: ARGS="--install" first, ARGS="--quick" for 5 minutes
+	$(BIN)/python scripts/benchmark.py $(ARGS)
 
 clean: ## remove caches and build leftovers; .venv, data and outputs stay
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache *.egg-info

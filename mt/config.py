@@ -80,6 +80,7 @@ class Schedule(Enum):
 class Precision(Enum):
     auto = "auto"
     fp32 = "fp32"
+    tf32 = "tf32"
     bf16 = "bf16"
     fp16 = "fp16"
 
@@ -206,6 +207,7 @@ class TrainConfig:
     average: int = key(5, "average the weights of this many checkpoints for the final scores; 1 is off", low=1)
     average_of: Which = key(Which.last, "the last, or the best, checkpoints are averaged")
     precision: Precision = key(Precision.auto, "of matrix products; auto is bf16 where the hardware is fast at it")
+    compile: bool = key(False, "compile the model with torch.compile: minutes at the start, for long runs on a GPU")
     device: Device = key(Device.auto, "auto is a GPU where there is one")
     devices: str = key("1", "processes on this machine, each with a GPU of its own where there are: a number, or auto")
     threads: int = key(0, "CPU threads of each process; 0 shares all cores out", low=0)

@@ -98,8 +98,13 @@ def leave() -> None:
         _group = None
 
 
-def replicate(model: nn.Module, device: torch.device) -> nn.Module:
-    """The model to call in training: its gradients become the mean over the processes at each backward pass."""
+def replicate(model: nn.Module, device: torch.device, compiled: bool = False) -> nn.Module:
+    """The model to call in training: its gradients become the mean over the processes at each backward pass.
+
+    `compiled`: by torch.compile, for any lengths. The parameters stay the model's own either way.
+    """
+    if compiled:
+        model.compile(dynamic=True)
     if not _group:
         return model
     return DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)

@@ -23,6 +23,9 @@ from mt.runtime.device import Runtime
 from mt.training.schedule import make_optimizer
 from mt.training.state import Progress, Recent, restore, seed_process
 
+MANY_TO_SAMPLE = 500_000
+SAMPLING_SECONDS, SAMPLING_BYTES = 150e-6, 600  # a pair, measured on one core
+
 
 @dataclass
 class Run:
@@ -113,6 +116,12 @@ def start_run(
         f" to {job.train.update_tokens:,} target tokens, over all {processes} process{'es' if processes > 1 else ''}"
     )
     log.info(f"environment: {describe_environment()}")
+    if job.tokenizer.sampling and len(prepared.source) >= MANY_TO_SAMPLE:
+        minutes = len(prepared.source) * SAMPLING_SECONDS / 60
+        log.warning(
+            f"warning: tokenizer.sampling draws all {len(prepared.source):,} pairs anew before each epoch: about"
+            f" {minutes:,.0f} minutes and {len(prepared.source) * SAMPLING_BYTES / 2**30:,.1f} GiB; 0 is off"
+        )
     progress, recent = Progress(), Recent()
     if start_from and state is not None:
         corpus = start_from.meta.get("corpus")
@@ -130,5 +139,5 @@ def start_run(
             )
     elif start_from:
         log.info(f"weights and tokenizers of {start_from.folder}")
-    replica = distributed.replicate(model, runtime.device)
+    replica = distributed.replicate(model, runtime.device, job.train.compile)
     return Run(folder, job, prepared, runtime, log, store, model, replica, optimizer, scaler, progress, recent)

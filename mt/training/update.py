@@ -28,27 +28,27 @@ def train_update(run: Run, epoch: Epoch, update: Indices) -> None:
     recent, tokens, processes = run.recent, epoch.target_tokens(update), distributed.world_size()
     shares = epoch.share(update, run.job.train.batch_tokens, distributed.rank(), processes)
     weight = processes if shares else 0
-    smoothed = nll = own_tokens = 0.0
-    suspects: list[Indices] = []
     batches = shares or [update[:1]]
+    losses = []
     for number, rows in enumerate(batches, start=1):
         with distributed.exchanging(run.replica, number == len(batches)):
-            loss = _backward(run, epoch, rows, weight, tokens)
-        if weight:
-            batch_loss = float(loss.smoothed.detach())
-            smoothed, nll = smoothed + batch_loss, nll + float(loss.nll)
-            real, padded = epoch.size(rows)
-            recent.real_tokens, recent.padded_tokens = recent.real_tokens + real, recent.padded_tokens + padded
-            own_tokens += epoch.target_tokens(rows)
-            if not math.isfinite(batch_loss):
-                suspects.append(rows)
+            losses.append(_backward(run, epoch, rows, weight, tokens))
+    finite = _step(run)
+    # Only now are numbers asked for: a GPU would otherwise stand still after each batch
+    values = [(float(loss.smoothed.detach()), float(loss.nll)) for loss in losses] if shares else []
+    sizes = [epoch.size(rows) for rows in shares]
+    recent.real_tokens += sum(real for real, _ in sizes)
+    recent.padded_tokens += sum(padded for _, padded in sizes)
+    own_tokens = float(sum(epoch.target_tokens(rows) for rows in shares))
     recent.all_target_tokens += own_tokens
-    if _step(run):
+    if finite:
         recent.updates += 1
         run.progress.target_tokens += tokens
         recent.target_tokens += own_tokens
-        recent.smoothed, recent.nll = recent.smoothed + smoothed, recent.nll + nll
+        recent.smoothed += sum(smoothed for smoothed, _ in values)
+        recent.nll += sum(nll for _, nll in values)
     else:
+        suspects = [rows for rows, value in zip(shares, values, strict=True) if not math.isfinite(value[0])]
         _skipped(run, suspects, shares)
 
 

@@ -5,6 +5,7 @@ tokens an update.
 """
 
 import gzip
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ SOURCE, TARGET = "en", "de"
 TRAIN, DEV, TEST = "train", "val", "test_2016_flickr"
 VOCABULARY = 8000
 UPDATE_TOKENS = 4096
+Numbers = dict[str, float]
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 
 
@@ -86,3 +88,15 @@ def make_workload(folder: Path, raw: Path) -> Workload:
     (folder / "vocab.spm").write_bytes(work.model.read_bytes())  # Marian goes by the ending
     (folder / "vocab.joeynmt.txt").write_text("".join(name + "\n" for name in names), encoding="utf-8")
     return work
+
+
+def rates(translations: Sequence[str], seconds: float, model: Path) -> Numbers:
+    """Speed in sentences and in pieces of the common vocabulary, so that lengths compare."""
+    units = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    tokens = sum(len(ids) + 1 for ids in units.encode(list(translations)))
+    return {
+        "seconds": seconds,
+        "sentences_per_second": len(translations) / seconds,
+        "target_tokens_per_second": tokens / seconds,
+        "tokens_per_sentence": tokens / len(translations),
+    }

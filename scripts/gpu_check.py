@@ -1,0 +1,164 @@
+"""Checks mt on this machine's GPUs: the same numbers as the CPU, the speed of each precision, memory, and NCCL.
+
+python scripts/gpu_check.py [--sizes tiny,base] [--compile] [--device cpu]
+
+Exits with 1 where a number is not what it should be. `--device cpu` tries the program itself out.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from mt.checkpoint import WEIGHTS, Checkpoint
+from mt.config import Device, ModelConfig, OptimConfig, Precision
+from mt.data.tokenizer import BOS, EOS, PAD, SPECIALS
+from mt.decoding.search import Settings, search
+from mt.model.transformer import Transformer
+from mt.runtime.device import Runtime, peak_memory, start
+from mt.training.loss import label_smoothed_loss
+from mt.training.schedule import make_optimizer
+
+VOCABULARY = 32_000
+SIZES = {
+    "tiny": ModelConfig(d_model=128, d_ff=256, heads=4, encoder_layers=4, decoder_layers=4, dropout=0.0),
+    "base": ModelConfig(dropout=0.0),
+}
+CLOSE = 1e-4  # largest difference of loss and gradients in fp32, relative to their norm
+PRECISIONS = {"cuda": (Precision.fp32, Precision.tf32, Precision.bf16, Precision.fp16), "cpu": (Precision.fp32,)}
+
+
+@dataclass(frozen=True)
+class Text:
+    """Made-up ids of sentences of unequal length."""
+
+    source: Tensor
+    target_in: Tensor
+    target_out: Tensor
+
+    @classmethod
+    def make(cls, rows: int, longest: int, device: torch.device) -> "Text":
+        generator = torch.Generator().manual_seed(1)
+        ids = torch.randint(len(SPECIALS), VOCABULARY, (2, rows, longest), generator=generator)
+        lengths = torch.randint(longest // 2, longest, (rows, 1), generator=generator)
+        place = torch.arange(longest)
+        ids = ids.masked_fill(place == lengths, EOS).masked_fill(place > lengths, PAD)
+        target_in = torch.cat((torch.full((rows, 1), BOS), ids[1, :, :-1]), 1).masked_fill(place > lengths, PAD)
+        return cls(ids[0].to(device), target_in.to(device), ids[1].to(device))
+
+    def loss(self, model: Transformer, runtime: Runtime) -> Tensor:
+        """A token, label-smoothed."""
+        with runtime.autocast():
+            states = model(self.source, self.target_in)
+            loss = label_smoothed_loss(states, model.output.weight, self.target_out, 0.1, PAD)
+        return loss.smoothed / (self.target_out != PAD).sum()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Check mt on this machine's GPUs.")
+    parser.add_argument("--sizes", default="tiny,base", type=lambda text: text.split(","))
+    parser.add_argument("--compile", action="store_true", help="the speed of torch.compile too (minutes)")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    parser.add_argument("--tokens", type=int, default=8000, help="about this many source and target tokens a batch")
+    arguments = parser.parse_args()
+    device = Device(arguments.device)
+    print(start(device, Precision.fp32, 0).describe(), f"torch {torch.__version__}", sep=", ")
+    good = _same_numbers(device)
+    for size in arguments.sizes:
+        for precision in PRECISIONS[arguments.device]:
+            for compiled in (False, True) if arguments.compile else (False,):
+                _speed(size, device, precision, compiled, arguments.tokens)
+    processes = torch.cuda.device_count() if device is Device.cuda else 2
+    if processes > 1:
+        good &= _several_processes(device)
+    else:
+        print("one GPU: several processes are not checked")
+    print("all is as it should be" if good else "SOMETHING IS NOT AS IT SHOULD BE, see above")
+    return 0 if good else 1
+
+
+def _model(size: str, device: torch.device) -> Transformer:
+    torch.manual_seed(1)
+    return Transformer(SIZES[size], VOCABULARY, VOCABULARY).to(device)
+
+
+def _same_numbers(device: Device) -> bool:
+    """Loss, gradients and translations in fp32, against the CPU's."""
+    found: list[tuple[float, Tensor, list[list[tuple[int, ...]]]]] = []
+    for where in (Device.cpu, device):
+        runtime = start(where, Precision.fp32, 0)
+        model = _model("tiny", runtime.device)
+        text = Text.make(24, 30, runtime.device)
+        loss = text.loss(model, runtime)
+        loss.backward()
+        gradient = torch.cat([p.grad.flatten().cpu() for p in model.parameters() if p.grad is not None])
+        with torch.inference_mode():
+            settings = Settings(beam_size=5, length_penalty=1.0, bos=BOS, eos=EOS)
+            limits = torch.full((24,), 12, device=runtime.device)
+            hypotheses = search(model.eval().step, model.start(text.source), limits, settings)
+        found.append((float(loss), gradient, [[each.tokens for each in beams] for beams in hypotheses]))
+    (loss, gradient, beams), (other_loss, other_gradient, other_beams) = found
+    differences = abs(loss - other_loss) / loss, float((gradient - other_gradient).norm() / gradient.norm())
+    same = sum(a[0] == b[0] for a, b in zip(beams, other_beams, strict=True)) / len(beams)
+    print(
+        f"fp32 against the CPU: loss {differences[0]:.1e}, gradient {differences[1]:.1e}, {same:.0%} translations equal"
+    )
+    return max(differences) < CLOSE and same > 0.8
+
+
+def _speed(size: str, device: Device, precision: Precision, compiled: bool, tokens: int) -> None:
+    """Updates of one batch, as training makes them, for some seconds."""
+    runtime = start(device, precision, 0)
+    model = _model(size, runtime.device).train()
+    if compiled:
+        model.compile(dynamic=True)
+    optimizer = make_optimizer(model, OptimConfig())
+    scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.products == torch.float16)
+    texts = [Text.make(tokens // (2 * longest), longest, runtime.device) for longest in (20, 32, 50)]
+    done = 0
+    if runtime.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    for number in range(10**6):
+        if number == len(texts):  # all kernels are there
+            began, done = time.monotonic(), 0
+        text = texts[number % len(texts)]
+        scaler.scale(text.loss(model, runtime)).backward()
+        scaler.unscale_(optimizer)
+        float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0))
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        done += int((text.target_out != PAD).sum())
+        if number >= 2 * len(texts) and time.monotonic() - began > 5:
+            break
+    speed, memory = done / (time.monotonic() - began), peak_memory(runtime.device)
+    name = precision.value + (" compiled" if compiled else "")
+    print(f"{size}, {name}: {speed:,.0f} target tokens/s, {memory:.1f} GiB", flush=True)
+
+
+def _several_processes(device: Device) -> bool:
+    """Twenty updates of two processes against those of one."""
+    with tempfile.TemporaryDirectory() as folder:
+        weights = []
+        for count in (1, 2):
+            options = ["experiment=captions", "train.max_updates=20", "train.max_minutes=null", "model.dropout=0"]
+            options += [f"run.root={folder}", f"run.name=of{count}", f"data.prepared_dir={folder}/prepared"]
+            options += [f"train.device={device.value}", f"train.devices={count}", "train.precision=fp32"]
+            options += ["train.validate_sentences=10", "decode.max_length_a=0"]
+            subprocess.run([sys.executable, "-m", "mt", "train", *options], check=True, stderr=subprocess.DEVNULL)
+            weights.append(load_file(Checkpoint.open(Path(folder) / f"of{count}").folder / WEIGHTS))
+    one, other = (torch.cat([tensor.flatten() for _, tensor in sorted(found.items())]) for found in weights)
+    difference = float((one - other).norm() / one.norm())
+    print(f"two processes against one, 20 updates: weights differ by {difference:.1e}")
+    return difference < 5 * CLOSE  # Adam makes more of rounding
+
+
+if __name__ == "__main__":
+    sys.exit(main())
