@@ -96,14 +96,14 @@ def _same_numbers(device: Device) -> bool:
         runtime = start(where, Precision.fp32, 0)
         model = _model("tiny", runtime.device)
         text = Text.make(24, 30, runtime.device)
-        loss = text.loss(model, runtime)
-        loss.backward()
+        value = text.loss(model, runtime)
+        value.backward()
         gradient = torch.cat([p.grad.flatten().cpu() for p in model.parameters() if p.grad is not None])
         with torch.inference_mode():
             settings = Settings(beam_size=5, length_penalty=1.0, bos=BOS, eos=EOS)
             limits = torch.full((24,), 12, device=runtime.device)
             hypotheses = search(model.eval().step, model.start(text.source), limits, settings)
-        found.append((float(loss), gradient, [[each.tokens for each in beams] for beams in hypotheses]))
+        found.append((float(value), gradient, [[each.tokens for each in beams] for beams in hypotheses]))
     (loss, gradient, beams), (other_loss, other_gradient, other_beams) = found
     differences = abs(loss - other_loss) / loss, float((gradient - other_gradient).norm() / gradient.norm())
     same = sum(a[0] == b[0] for a, b in zip(beams, other_beams, strict=True)) / len(beams)

@@ -21,7 +21,7 @@ class State(Protocol):
 
 
 StepFunction = Callable[[Tensor, Any], tuple[Tensor, Any]]
-"""(newest token of each row [R], state) -> (logits of the next one [R, V], new state)."""
+"""(newest token of each row [R], state) -> (logits of the next one [R, V], new state). The logits may be changed."""
 
 
 @dataclass(frozen=True)

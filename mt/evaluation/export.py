@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from mt.decoding.translator import Translator
 from mt.errors import UserError
 from mt.evaluation.evaluate import EvaluationSet, file_test_set, held_out_files, own_test_sets
 from mt.evaluation.metrics import bleu
+from mt.runtime import distributed
 from mt.runtime.files import temporary_beside
 
 CHECKED = 1000  # sentences of the development set that both engines translate
@@ -36,7 +36,7 @@ def export_command(job: ExportJob) -> None:
         temporary.mkdir(parents=True)
         _write(checkpoint, job, temporary)
         found = _compare(checkpoint, job, chosen, temporary)
-        _say(found)
+        distributed.say(found)
         shutil.rmtree(folder, ignore_errors=True)
         temporary.rename(folder)
     except OSError as error:
@@ -44,10 +44,6 @@ def export_command(job: ExportJob) -> None:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     print(folder)
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _check_set(job: ExportJob, checkpoint: Checkpoint) -> EvaluationSet:
@@ -59,7 +55,7 @@ def _check_set(job: ExportJob, checkpoint: Checkpoint) -> EvaluationSet:
     held_out = held_out_files(checkpoint.folder.parent.parent)
     if all(path.exists() for path in held_out):
         return file_test_set(*held_out)
-    sets = own_test_sets(locate(checkpoint.config.data, _say, training=False), _say)
+    sets = own_test_sets(locate(checkpoint.config.data, distributed.say, training=False), distributed.say)
     if not sets:
         raise UserError("the run's development set is not here to check the export with: give input= and reference=")
     return next(iter(sets.values()))

@@ -30,8 +30,10 @@ def test_precision_follows_the_hardware(monkeypatch):
         assert choose_products(Precision.auto, CUDA) == expected
     assert choose_products(Precision.bf16, CPU) == torch.bfloat16
     assert choose_products(Precision.fp16, CUDA) == torch.float16
-    with pytest.raises(UserError, match="needs a GPU"):
-        choose_products(Precision.fp16, CPU)
+    assert choose_products(Precision.tf32, CUDA) == torch.float32
+    for precision in (Precision.fp16, Precision.tf32):
+        with pytest.raises(UserError, match="needs a GPU"):
+            choose_products(precision, CPU)
 
 
 def test_threads_and_products_are_as_asked():
@@ -47,6 +49,13 @@ def test_threads_and_products_are_as_asked():
         assert torch.get_num_threads() == len(os.sched_getaffinity(0))
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_compiled_model_keeps_its_parameters_and_is_compiled_for_any_length(monkeypatch):
+    model, asked = torch.nn.Linear(2, 3), []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **options: asked.append((self, options)))
+    assert distributed.replicate(model, CPU, compiled=True) is model
+    assert asked == [(model, {"dynamic": True})]
 
 
 def test_one_process_is_the_first_of_one():
