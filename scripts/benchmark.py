@@ -106,7 +106,7 @@ def _rounds(turns: dict[str, Callable[[], Numbers]], rounds: int) -> Rounds:
 
 
 def _decoding(bench: Bench, peers: list[str], rounds: int) -> Rounds:
-    """Each tool decodes with the tiny model that it trained; CTranslate2 with ours."""
+    """All decode with our tiny model, but for Marian, whose own is trained for as many updates."""
     run = _own_run(bench)
     turns: dict[str, Callable[[], Numbers]] = {
         "mt": partial(tools.decode_mt, bench, run, "torch"),
@@ -120,9 +120,7 @@ def _decoding(bench: Bench, peers: list[str], rounds: int) -> Rounds:
             tools.train_marian(bench, "tiny", 1, DECODING_UPDATES // 2, model="marian")
         turns["marian"] = partial(tools.decode_marian, bench, "marian-tiny.npz")
     if "joeynmt" in peers:
-        if not list((bench.work.folder / "joeynmt-tiny").glob("best.ckpt")):
-            tools.train_joeynmt(bench, "tiny", 1, DECODING_UPDATES // 2)
-        turns["joeynmt"] = partial(tools.decode_joeynmt, bench, "tiny")
+        turns["joeynmt"] = partial(tools.decode_joeynmt, bench, run)
     return _rounds(turns, rounds)
 
 

@@ -249,9 +249,10 @@ def _decode_with_driver(bench: Bench, peer: str, arguments: list[str]) -> Number
     return _numbers(bench.run([bench.python(peer), program, peer, text, f"{bench.threads}", *arguments]))
 
 
-def decode_joeynmt(bench: Bench, size: str) -> Numbers:
+def decode_joeynmt(bench: Bench, run: Path) -> Numbers:
     """The time that it logs for the search itself."""
-    config, out = bench.work.folder / f"joeynmt-{size}.yaml", bench.work.folder / "joeynmt.out"
+    config, out = _joeynmt_config(bench, "tiny", 1, 1), bench.work.folder / "joeynmt.out"
+    bench.run([sys.executable, HERE / "joeynmt_model.py", run, bench.work.folder / "joeynmt-tiny"])
     text = bench.work.text(TEST, SOURCE)
     done = bench.run([bench.python("joeynmt"), "-m", "joeynmt", "translate", config, "-o", out], stdin=text)
     took = re.search(r"Generation took ([\d.]+)", done.output)
