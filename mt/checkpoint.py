@@ -259,7 +259,7 @@ def check_hash(path: Path, meta: Mapping[str, Any]) -> None:
     except OSError as error:
         raise Damaged(f"{path} cannot be read: {error.strerror}") from error
     if found != meta["hashes"].get(path.name):
-        raise Damaged(f"{path} is damaged: its SHA-256 is not the one that {META} names")
+        raise Damaged(f"{path} is damaged: its SHA-256 is not the one that was written down")
 
 
 def first_line(error: BaseException) -> str:

@@ -25,13 +25,13 @@ from workload import Numbers, make_workload
 Rounds = dict[str, list[Numbers]]  # by tool
 Report = dict[str, dict[str, Numbers]]  # by size, then by tool
 RATE = "target_tokens_per_second"
-DECODING_UPDATES = 600  # what each trains before it decodes: enough for sentences of normal length
+DECODING_UPDATES = 500  # what each trains before it decodes: enough for sentences of normal length
 
 
 def main() -> None:
     arguments = _arguments()
     work = make_workload(arguments.work / "work", arguments.raw)
-    bench = Bench(work, arguments.work / "peers", arguments.threads)
+    bench = Bench(work, arguments.raw, arguments.work / "peers", arguments.threads)
     for peer in PEERS:
         if arguments.install and not bench.installed(peer):
             print(f"installing {peer}", flush=True)
@@ -67,7 +67,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="two short rounds of training the tiny model alone")
     parser.add_argument("--json", type=Path, help="write the figures there too")
     arguments = parser.parse_args()
-    arguments.work = arguments.work.absolute()
+    arguments.work, arguments.raw = arguments.work.absolute(), arguments.raw.absolute()
     if arguments.quick:
         arguments.rounds, arguments.sizes = 2, ["tiny"]
     return arguments
@@ -130,6 +130,7 @@ def _own_run(bench: Bench) -> Path:
     run = root / "mt"
     common = [sys.executable, "-m", "mt"]
     options = [f"run.root={root}", "run.name=mt", f"tokenizer.model={bench.work.model}", "model=tiny"]
+    options += [f"data.raw_dir={bench.raw}"]
     options += [f"data.prepared_dir={bench.work.folder}/prepared", f"train.max_updates={DECODING_UPDATES}"]
     if not (run / "scores.json").exists():
         subprocess.run([*common, "train", *options], check=True)

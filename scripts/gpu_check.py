@@ -42,6 +42,7 @@ class Text:
     source: Tensor
     target_in: Tensor
     target_out: Tensor
+    real: Tensor  # where target_out is no padding, flattened
 
     @classmethod
     def make(cls, rows: int, longest: int, device: torch.device) -> "Text":
@@ -51,14 +52,15 @@ class Text:
         place = torch.arange(longest)
         ids = ids.masked_fill(place == lengths, EOS).masked_fill(place > lengths, PAD)
         target_in = torch.cat((torch.full((rows, 1), BOS), ids[1, :, :-1]), 1).masked_fill(place > lengths, PAD)
-        return cls(ids[0].to(device), target_in.to(device), ids[1].to(device))
+        real = (ids[1] != PAD).flatten().nonzero()[:, 0]
+        return cls(ids[0].to(device), target_in.to(device), ids[1].to(device), real.to(device))
 
     def loss(self, model: Transformer, runtime: Runtime) -> Tensor:
         """A token, label-smoothed."""
         with runtime.autocast():
             states = model(self.source, self.target_in)
-            loss = label_smoothed_loss(states, model.output.weight, self.target_out, 0.1, PAD)
-        return loss.smoothed / (self.target_out != PAD).sum()
+            loss = label_smoothed_loss(states, model.output.weight, self.target_out, 0.1, self.real)
+        return loss.smoothed / len(self.real)
 
 
 def main() -> int:
@@ -135,7 +137,7 @@ def _speed(size: str, device: Device, precision: Precision, compiled: bool, toke
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()
-        done += int((text.target_out != PAD).sum())
+        done += len(text.real)
         if number >= 2 * len(texts) and time.monotonic() - began > 5:
             break
     speed, memory = done / (time.monotonic() - began), peak_memory(runtime.device)
@@ -152,7 +154,7 @@ def _several_processes(device: Device) -> bool:
             options += [f"run.root={folder}", f"run.name=of{count}", f"data.prepared_dir={folder}/prepared"]
             options += [f"train.device={device.value}", f"train.devices={count}", "train.precision=fp32"]
             options += ["train.validate_sentences=10", "decode.max_length_a=0"]
-            subprocess.run([sys.executable, "-m", "mt", "train", *options], check=True, stderr=subprocess.DEVNULL)
+            subprocess.run([sys.executable, "-m", "mt", "train", *options], check=True)
             weights.append(load_file(Checkpoint.open(Path(folder) / f"of{count}").folder / WEIGHTS))
     one, other = (torch.cat([tensor.flatten() for _, tensor in sorted(found.items())]) for found in weights)
     difference = float((one - other).norm() / one.norm())

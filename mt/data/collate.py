@@ -21,17 +21,18 @@ class Batch:
     source: Tensor  # [B, S]
     target_in: Tensor  # [B, T]
     target_out: Tensor  # [B, T]
-    target_tokens: int  # real ones in target_out
+    real: Tensor  # [target_tokens] where the real tokens of target_out stand in it, flattened
+    target_tokens: int
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device; copies from pinned memory run beside the computation."""
         if device.type == "cpu":
             return self
-        source, target_in, target_out = (
+        source, target_in, target_out, real = (
             tensor.pin_memory().to(device, non_blocking=True)
-            for tensor in (self.source, self.target_in, self.target_out)
+            for tensor in (self.source, self.target_in, self.target_out, self.real)
         )
-        return Batch(source, target_in, target_out, self.target_tokens)
+        return Batch(source, target_in, target_out, real, self.target_tokens)
 
 
 def pad_source(sources: Sequence[NDArray[np.integer]]) -> Tensor:
@@ -43,10 +44,12 @@ def collate(sources: Sequence[NDArray[np.integer]], targets: Sequence[NDArray[np
     """Pairs of ids without special tokens to a Batch."""
     if len(sources) != len(targets):
         raise ValueError(f"{len(sources)} sources, {len(targets)} targets")
+    target_out = _pad(targets, bos=False)
     return Batch(
         source=pad_source(sources),
         target_in=_pad(targets, bos=True),
-        target_out=_pad(targets, bos=False),
+        target_out=target_out,
+        real=(target_out != PAD).flatten().nonzero()[:, 0],
         target_tokens=sum(len(ids) + 1 for ids in targets),
     )
 

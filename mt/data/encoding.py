@@ -1,6 +1,7 @@
 """Training text to ids, on all cores where there is much of it, in order and with bounded memory."""
 
 import multiprocessing
+import signal
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -94,6 +95,7 @@ _data: DataConfig | None = None
 def _start_worker(folder: Path, data: DataConfig) -> None:
     global _tokenizers, _data
     end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     _tokenizers, _data = Tokenizers.load(folder), data
 
 

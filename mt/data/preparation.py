@@ -5,6 +5,7 @@ import json
 import shutil
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from enum import Enum
 from functools import partial
@@ -29,9 +30,10 @@ from mt.runtime.files import temporary_beside, write_whole
 
 Log = Callable[[str], None]
 
-FORMAT = 3
+FORMAT = 4  # 3 took more text for the tokenizer
 SPLITS = ("train", "dev")
-CLEANED, TOKENIZED = "cleaned.json", "tokenized"  # stand in a half-made corpus for what is done of it
+# These stand in a half-made corpus for what is done of it
+CLEANED, TOKENIZED, ALL_ORIGINS = "cleaned.json", "tokenized", "all_origins.npy"
 HASHES = "hashes.json"  # in data.prepared_dir
 LARGE_FILE = 2**24  # bytes
 HELD_OUT = 1000  # development pairs taken from the training pairs where there are none, at most a twentieth
@@ -67,6 +69,11 @@ def prepare(
         temporary.mkdir(parents=True, exist_ok=True)
         _write(sources, data, tokenizer, seed, temporary, log, tokenizers_from)
         temporary.rename(folder)
+    except BrokenProcessPool:
+        raise UserError(
+            f"a process that encoded the text was killed, perhaps for want of memory; {temporary} stays, and the same"
+            " command goes on from there"
+        ) from None
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         if not (folder / META).exists():  # else another process was faster, with the same result
@@ -110,13 +117,13 @@ def _paths(split: Sequence[Bitext]) -> list[Path]:
 
 
 def _hash_files(paths: Sequence[Path], cache: Path | None = None) -> list[str]:
-    """SHA-256 of each file. Those of large files are remembered in `cache` for as long as size and time stay."""
+    """SHA-256 of each file. Those of large files are remembered in `cache` for as long as size and times stay."""
     known = _known_hashes(cache)
     hashes = []
     for path in paths:
         try:
             status = path.stat()
-            key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
+            key = f"{path.resolve()} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
             if key not in known:
                 with path.open("rb") as stream:
                     known[key] = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -153,16 +160,22 @@ def _write(
     """All of a corpus into a folder; what a killed process had finished of it is not done again."""
     texts = {(split, side): folder / TEXT.format(split=split, side=side) for split in SPLITS for side in SIDES}
     cleaned = folder / CLEANED
-    if cleaned.exists() and all(path.exists() for path in texts.values()):
+    files = [*texts.values(), folder / ALL_ORIGINS]
+    state = json.loads(cleaned.read_text(encoding="utf-8")) if cleaned.exists() else {}
+    if state and state["sizes"] == [path.stat().st_size if path.exists() else -1 for path in files]:
         log("going on with the text that was cleaned before")
     else:
+        cleaned.unlink(missing_ok=True)
+        (folder / TOKENIZED).unlink(missing_ok=True)
         report = CleaningReport()
         held_out, origins = _write_texts(sources, data, texts, report)
-        np.save(folder / ORIGINS, origins)
-        write_whole(cleaned, json.dumps({"held_out": held_out, "report": report.as_dict()}))
-    state = json.loads(cleaned.read_text(encoding="utf-8"))
+        np.save(folder / ALL_ORIGINS, origins)
+        sizes = [path.stat().st_size for path in files]
+        state = {"held_out": held_out, "report": report.as_dict(), "sizes": sizes}
+        write_whole(cleaned, json.dumps(state))
     report = CleaningReport.from_dict(state["report"])
-    origins = np.load(folder / ORIGINS)
+    report.check_kept(state["held_out"])
+    origins = np.load(folder / ALL_ORIGINS)
     train = [texts["train", side] for side in SIDES]
     if tokenizers_from:
         tokenizers = Tokenizers.load(tokenizers_from)
@@ -181,7 +194,7 @@ def _write(
     remarks = report.lines() + _dev_remarks(tokenizers, folder)
     for line in remarks:
         log(line)
-    for path in (*train, cleaned, folder / TOKENIZED):
+    for path in (cleaned, folder / TOKENIZED, folder / ALL_ORIGINS, *train):
         path.unlink(missing_ok=True)
     parts = [part.name for part in sources.train]
     meta = {"format": FORMAT, "cleaning": report.as_dict(), "log": remarks, "parts": parts}

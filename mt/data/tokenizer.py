@@ -124,7 +124,8 @@ class SentencePieceTokenizer(Tokenizer):
         return self._processor.normalize(one_line(line)).replace("▁", " ").removeprefix(" ")
 
     def units(self) -> list[str]:
-        return [self._processor.id_to_piece(i) for i in range(self.size)]
+        # a model made elsewhere may name its special pieces otherwise
+        return [*SPECIALS, *(self._processor.id_to_piece(i) for i in range(len(SPECIALS), self.size))]
 
     def save(self, folder: Path, side: str) -> None:
         (folder / model_name(side)).write_bytes(self._model)

@@ -1,5 +1,6 @@
 """`mt translate`: which engine, and the lines in and out of it. Imports torch only where torch translates."""
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -15,6 +16,7 @@ from mt.decoding.translation import Engine, Translation
 from mt.errors import UserError
 
 READ_LINES = 4096  # lines translated together when reading a file
+NVIDIA_DRIVER = "/dev/nvidiactl"
 
 
 def translate_command(job: TranslateJob) -> None:
@@ -24,7 +26,9 @@ def translate_command(job: TranslateJob) -> None:
     """
     exported = _exported(job)
     if exported:
-        _translate(job, ExportedTranslator.load(exported, job.decode, job.threads), lambda read: read())
+        tool = ExportedTranslator.load(exported, job.decode, job.threads)
+        _say(f"{exported}, {tool.describe()}")
+        _translate(job, tool, lambda read: read())
     else:
         _with_torch(job)
 
@@ -41,8 +45,11 @@ def _exported(job: TranslateJob) -> Path | None:
         if is_export:
             raise UserError(f"checkpoint={job.checkpoint} is exported: translate with the run, or decode.engine=auto")
         return None
+    if engine is Choice.auto and not is_export and job.device is Device.auto and _sees_gpu():
+        return None
     obstacle = ""
-    if job.device is Device.cuda or job.precision not in (Precision.fp32, Precision.auto) or job.devices != "1":
+    alone = job.devices == "1" and os.environ.get("WORLD_SIZE", "1") == "1"
+    if not alone or job.device is Device.cuda or job.precision not in (Precision.fp32, Precision.auto):
         obstacle = "CTranslate2 translates here on the CPU, in one process: leave out device, precision and devices"
     elif not installed():
         obstacle = "CTranslate2 is not installed: pip install ctranslate2"
@@ -52,6 +59,11 @@ def _exported(job: TranslateJob) -> Path | None:
     if obstacle and (engine is Choice.ctranslate2 or is_export):
         raise UserError(f"checkpoint={job.checkpoint} decode.engine={engine.value}: {obstacle}")
     return None if obstacle else found
+
+
+def _sees_gpu() -> bool:
+    """As far as can be told without torch, which takes longer to ask than translating takes."""
+    return Path(NVIDIA_DRIVER).exists() and os.environ.get("CUDA_VISIBLE_DEVICES") != ""
 
 
 def _with_torch(job: TranslateJob) -> None:

@@ -1,7 +1,8 @@
 """Translating with an exported model through CTranslate2 (OpenNMT's C++ engine), without torch.
 
 The search is CTranslate2's: a hypothesis that ends leaves its place to another, so that now and then another
-translation wins than in `mt.decoding.search`. Scores of record come from there.
+translation wins than in `mt.decoding.search`; and its probabilities are those among the tokens that may be produced, a
+hair larger than ours. Scores of record come from there.
 """
 
 import importlib.util
@@ -17,6 +18,7 @@ from mt.decoding.translation import Translation
 from mt.errors import UserError
 from mt.runtime.cores import usable_cores
 
+EXPORT_FORMAT = 1
 POSITIONS = 4096  # of sinusoids that an export holds; a learned table has its own
 
 
@@ -47,11 +49,11 @@ def read_export_meta(folder: Path) -> dict[str, Any]:
     path = folder / EXPORT_META
     try:
         meta = json.loads(path.read_text(encoding="utf-8"))
-        complete = meta["weights"] and meta["positions"] > 0 and meta["type"] and meta["hashes"]
+        complete = meta["format"] == EXPORT_FORMAT and meta["positions"] > 0 and meta["hashes"]
     except (OSError, ValueError, TypeError, KeyError):
         complete = None
     if not complete:
-        raise UserError(f"{folder} is not an export of mt: make it with mt export")
+        raise UserError(f"{folder} is not an export of this mt: make it again with mt export")
     return dict(meta)
 
 
@@ -103,7 +105,7 @@ class ExportedTranslator:
         found: list[list[Translation]] = [[Translation("", 0.0, 0.0, (EOS,), False)] for _ in lines]
         groups: dict[int, list[int]] = {}  # rows by their output limit, of which a call has one
         for row, ids in enumerate(sources):
-            if len(ids):
+            if len(ids) and self._limit(len(ids)) > 1:
                 groups.setdefault(self._limit(len(ids)), []).append(row)
         waiting = [(limit, rows, self._begin(limit, [sources[row] for row in rows])) for limit, rows in groups.items()]
         for limit, rows, results in waiting:
@@ -117,14 +119,14 @@ class ExportedTranslator:
 
     def _begin(self, limit: int, sources: list[Any]) -> list[Any]:
         """Results to come, one a source."""
-        decode, units = self.decode, self._units
+        decode, units, longest = self.decode, self._units, limit - 1
         results: list[Any] = self.engine.translate_batch(
             [[units[i] for i in ids] for ids in sources],
             beam_size=decode.beam_size,
             num_hypotheses=decode.nbest,
             length_penalty=decode.length_penalty,
-            max_decoding_length=max(1, limit - 1),
-            min_decoding_length=decode.min_length,
+            max_decoding_length=longest,
+            min_decoding_length=min(decode.min_length, longest),
             max_input_length=0,
             suppress_sequences=[[SPECIALS[0]], [SPECIALS[1]], [SPECIALS[2]]],
             return_scores=True,
@@ -138,8 +140,9 @@ class ExportedTranslator:
         translations = []
         for units, score in zip(result.hypotheses, result.scores, strict=True):
             ids = tuple(self._ids[unit] for unit in units)
-            length = len(ids) + 1  # EOS counted
+            at_limit = len(ids) + 1 >= limit  # then cut, without EOS in the score
+            length = len(ids) + (not at_limit)
             log_probability = score * length**self.decode.length_penalty
             text = self.tokenizers.target.decode(ids)
-            translations.append(Translation(text, score, log_probability, (*ids, EOS), length >= limit))
+            translations.append(Translation(text, score, log_probability, (*ids, EOS), at_limit))
         return translations

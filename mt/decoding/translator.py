@@ -39,7 +39,7 @@ class Translator:
         """From a run folder (its average where there is one, else its best) or a checkpoint folder.
 
         `decode`: None takes the options that the checkpoint was trained with. Sets torch's threads (0: all cores)
-        for the whole process. Raises UserError for no checkpoint.
+        and the precision of its products for the whole process. Raises UserError for no checkpoint.
         """
         runtime = start(Device(device), Precision(precision), threads)
         checkpoint = Checkpoint.open(path)

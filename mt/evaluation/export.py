@@ -8,16 +8,18 @@ from pathlib import Path
 from mt.checkpoint import EXPORT_META, WEIGHTS, Checkpoint, hash_file
 from mt.config import DecodeConfig, ExportJob, ExportType
 from mt.data.sources import locate
+from mt.data.text import read_pairs
 from mt.decoding.conversion import convert
-from mt.decoding.exported import ExportedTranslator, export_folder, installed
+from mt.decoding.exported import EXPORT_FORMAT, ExportedTranslator, export_folder, installed
 from mt.decoding.translator import Translator
 from mt.errors import UserError
-from mt.evaluation.evaluate import EvaluationSet, file_test_set, held_out_files, own_test_sets
+from mt.evaluation.evaluate import EvaluationSet, file_test_set, held_out_files
 from mt.evaluation.metrics import bleu
 from mt.runtime import distributed
 from mt.runtime.files import temporary_beside
 
 CHECKED = 1000  # sentences of the development set that both engines translate
+ENOUGH_FOR_BLEU = 200  # sentences: of fewer a single one moves it too far
 # What may differ: the share of sentences whose greedy translation differs, and BLEU with the run's own beam.
 TOLERANCE = {ExportType.float32: (0.02, 0.3), ExportType.int8: (0.5, 1.0)}
 
@@ -47,7 +49,7 @@ def export_command(job: ExportJob) -> None:
 
 
 def _check_set(job: ExportJob, checkpoint: Checkpoint) -> EvaluationSet:
-    """What both engines translate: the user's files, else the run's development set, or a test set without one."""
+    """What both engines translate: the user's files, else the run's development set."""
     if (job.input is None) != (job.reference is None):
         raise UserError("input= and reference= go together: give both, or neither for the run's development set")
     if job.input is not None and job.reference is not None:
@@ -55,10 +57,13 @@ def _check_set(job: ExportJob, checkpoint: Checkpoint) -> EvaluationSet:
     held_out = held_out_files(checkpoint.folder.parent.parent)
     if all(path.exists() for path in held_out):
         return file_test_set(*held_out)
-    sets = own_test_sets(locate(checkpoint.config.data, distributed.say, training=False), distributed.say)
-    if not sets:
-        raise UserError("the run's development set is not here to check the export with: give input= and reference=")
-    return next(iter(sets.values()))
+    try:
+        pairs = list(read_pairs(locate(checkpoint.config.data, distributed.say, training=False).dev))
+    except UserError as error:
+        raise UserError(f"{error}; or give input= and reference= to check the export with") from error
+    if not pairs:
+        raise UserError("the run has no development set here to check the export with: give input= and reference=")
+    return EvaluationSet([source for source, _ in pairs], [target for _, target in pairs])
 
 
 def _write(checkpoint: Checkpoint, job: ExportJob, folder: Path) -> None:
@@ -69,6 +74,7 @@ def _write(checkpoint: Checkpoint, job: ExportJob, folder: Path) -> None:
     shutil.copy(checkpoint.folder / "config.yaml", folder)
     meta = {
         "checkpoint": checkpoint.folder.name,
+        "format": EXPORT_FORMAT,
         "weights": checkpoint.meta["hashes"][WEIGHTS],
         "type": job.type.value,
         "positions": positions,
@@ -92,10 +98,12 @@ def _compare(checkpoint: Checkpoint, job: ExportJob, chosen: EvaluationSet, fold
         f" {decode.beam_size}; BLEU {scores[1][0]:.2f} with mt, {scores[1][1]:.2f} with CTranslate2"
     )
     most, farthest = TOLERANCE[job.type]
-    if share > most or difference > farthest:
+    if share * len(lines) > max(1, most * len(lines)) or (len(lines) >= ENOUGH_FOR_BLEU and difference > farthest):
+        way_out = (
+            "type=float32" if job.type is ExportType.int8 else "other text (input=, reference=), or a later checkpoint"
+        )
         raise UserError(
-            f"the export is refused ({text}): up to {most:.0%} may differ greedily and {farthest} BLEU; the model is"
-            " too sensitive to rounding" + (": try type=float32" if job.type is ExportType.int8 else "")
+            f"the export is refused ({text}): {most:.0%} may differ greedily, and {farthest} BLEU: try {way_out}"
         )
     return text
 

@@ -78,6 +78,7 @@ def _attend(query: Tensor, memory: KeyValues, mask: Tensor | None, causal: bool)
 
 
 def _plain_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    assert not (causal and mask is not None), "one or the other, as with the fused kernel"
     scores = (query * query.shape[-1] ** -0.5) @ keys.transpose(2, 3)  # [B, H, Q, K]
     if causal:
         mask = torch.ones(scores.shape[2:], dtype=torch.bool).tril()

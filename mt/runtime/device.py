@@ -24,6 +24,7 @@ class Runtime:
 
     device: torch.device
     products: torch.dtype
+    tf32: bool = False  # float32 products with 10 bits of mantissa: faster, and not what float32 promises
 
     def autocast(self) -> AbstractContextManager[object]:
         """Matrix products in the chosen type; parameters, reductions and normalizations stay in float32."""
@@ -31,10 +32,16 @@ class Runtime:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, dtype=self.products)
 
+    def in_float32(self) -> "Runtime":
+        """The same device with full float32 products, which scores are made with. Holds for the whole process."""
+        torch.set_float32_matmul_precision("highest")
+        return Runtime(self.device, torch.float32)
+
     def describe(self) -> str:
         """E.g. "cpu, 2 threads, float32 products"."""
         where = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
-        return f"{where}, {torch.get_num_threads()} threads, {str(self.products).split('.')[1]} products"
+        products = "tf32" if self.tf32 else str(self.products).split(".")[1]
+        return f"{where}, {torch.get_num_threads()} threads, {products} products"
 
 
 def start(device: Device, precision: Precision, threads: int, together: bool = False) -> Runtime:
@@ -50,9 +57,9 @@ def start(device: Device, precision: Precision, threads: int, together: bool = F
     if together:
         distributed.join(gpu=chosen.type == "cuda")
     products = choose_products(precision, chosen)
-    # TF32 multiplies float32 numbers with 10 bits of mantissa: faster, and not what fp32 promises
-    torch.set_float32_matmul_precision("high" if precision is Precision.tf32 else "highest")
-    return Runtime(chosen, products)
+    tf32 = precision is Precision.tf32
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    return Runtime(chosen, products, tf32)
 
 
 def choose_device(device: Device) -> torch.device:
@@ -78,6 +85,8 @@ def choose_products(precision: Precision, device: torch.device) -> torch.dtype:
         return torch.bfloat16 if _has_fast_bf16(device) else torch.float32
     if precision in (Precision.fp16, Precision.tf32) and device.type == "cpu":
         raise UserError(f"precision={precision.value} needs a GPU: use bf16, fp32 or auto on a CPU")
+    if precision is Precision.tf32 and torch.cuda.get_device_capability(device) < (8, 0):
+        raise UserError("precision=tf32 needs a GPU of compute capability 8.0: use fp16, fp32 or auto")
     types = {Precision.bf16: torch.bfloat16, Precision.fp16: torch.float16}
     return types.get(precision, torch.float32)
 

@@ -5,7 +5,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -35,12 +35,12 @@ def temporary_beside(path: Path, take_over: bool = False) -> Path:
     # in a container that starts again the dead one may have had our own number
     numbered = ((left.suffix[1:], left) for left in path.parent.glob(f".{path.name}.{host}.*"))
     dead = [left for number, left in numbered if number.isdecimal() and (left == own or not _alive(int(number)))]
-    dead.sort(key=lambda left: left.stat().st_mtime)
-    kept = dead.pop() if take_over and dead else None
+    if take_over and own not in dead:
+        with suppress(OSError):  # another process may take it over, or away, at the same moment
+            max(dead, key=lambda left: left.stat().st_mtime, default=own).rename(own)
     for left in dead:
-        shutil.rmtree(left, ignore_errors=True)
-    if kept and kept != own:
-        kept.rename(own)
+        if left != own or not take_over:
+            shutil.rmtree(left, ignore_errors=True)
     return own
 
 

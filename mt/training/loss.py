@@ -22,13 +22,13 @@ class Loss:
     nll: Tensor  # the unsmoothed loss, which perplexity is made of; carries no gradient
 
 
-def label_smoothed_loss(states: Tensor, weight: Tensor, targets: Tensor, smoothing: float, pad: int) -> Loss:
+def label_smoothed_loss(states: Tensor, weight: Tensor, targets: Tensor, smoothing: float, real: Tensor) -> Loss:
     """Loss of states [B, T, D] under output matrix weight [V, D] for targets [B, T].
 
-    Under autocast the matrix products are in its type; everything else is float32.
+    `real` [N]: where the tokens that count stand in the flattened targets. (To look for them here would make the CPU
+    wait for the GPU.) Under autocast the matrix products are in its type; everything else is float32.
     """
-    real = targets.flatten() != pad
-    rows, kept = states.flatten(0, 1)[real].to(weight.dtype), targets.flatten()[real]
+    rows, kept = states.flatten(0, 1).index_select(0, real).to(weight.dtype), targets.flatten().index_select(0, real)
     kind = rows.device.type
     # The gradients of most logits are too small for float16.
     rounded = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) != torch.float16
@@ -41,8 +41,8 @@ def label_smoothed_loss(states: Tensor, weight: Tensor, targets: Tensor, smoothi
 class _LinearCrossEntropy(torch.autograd.Function):
     """Cross-entropy of rows @ weight.T in chunks of rows; the gradients are made while a chunk's logits are there.
 
-    Only the softmax goes over all logits. The target distribution's share of loss and gradient is linear in the
-    logits: (1 - e) rows . weight[target] + e rows . mean(weight), and so needs none of them.
+    Only the softmax goes over all logits. The smoothing's share of loss and gradient is linear in the logits,
+    e rows . mean(weight), and so needs none of them.
     """
 
     @staticmethod
@@ -70,8 +70,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
             total = exponentials.sum(1, keepdim=True)
             log_normalizer[part] = highest + total.log()
             if rows_gradient is not None and weight_gradient is not None:
+                # Less the target's share before rounding, which would leave little of the difference
+                exponentials.scatter_add_(1, targets[part, None], (smoothing - 1) * total)
                 exponentials = exponentials.to(products)
-                rows_gradient[part] = (exponentials @ matrix) / total  # of the log-normalizer
+                rows_gradient[part] = (exponentials @ matrix) / total
                 scaled = (rows[part] / total).to(products)
                 if products == weight.dtype:
                     weight_gradient.addmm_(exponentials.T, scaled)
@@ -79,8 +81,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                     weight_gradient += exponentials.T @ scaled
         mean = weight.mean(0)
         if rows_gradient is not None and weight_gradient is not None:
-            rows_gradient -= (1 - smoothing) * weight[targets] + smoothing * mean
-            weight_gradient.index_add_(0, targets, rows, alpha=smoothing - 1)
+            rows_gradient -= smoothing * mean
             weight_gradient -= rows.sum(0) * (smoothing / len(weight))
             ctx.save_for_backward(rows_gradient, weight_gradient)
         nll = (log_normalizer - target_logit).sum(dtype=torch.float64)

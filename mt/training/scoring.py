@@ -1,9 +1,6 @@
 """The end of a run: its model scored on the test sets, for the first and only time."""
 
-from dataclasses import replace
 from pathlib import Path
-
-import torch
 
 from mt.checkpoint import Checkpoint
 from mt.checkpoint_store import checkpoint_name
@@ -23,8 +20,7 @@ def score_run(run: Run, sources: Sources) -> None:
     folder = Path(distributed.on_leader(lambda: str(_model_to_score(run))))
     checkpoint = Checkpoint.open(folder)
     model = checkpoint.load_model().to(run.runtime.device)
-    full_precision = replace(run.runtime, products=torch.float32)
-    translator = Translator(model, run.prepared.tokenizers, options, full_precision)
+    translator = Translator(model, run.prepared.tokenizers, options, run.runtime.in_float32())
     sets = distributed.on_leader(lambda: own_test_sets(sources, log.info))
     for name, chosen in sets.items() if distributed.rank() == 0 else ():
         pairs = zip(chosen.sources, chosen.references, strict=True)

@@ -6,7 +6,6 @@ import torch
 
 from mt.data.batching import Indices
 from mt.data.module import Epoch
-from mt.data.tokenizer import PAD
 from mt.errors import UserError
 from mt.runtime import distributed
 from mt.runtime.device import explained_memory
@@ -59,7 +58,7 @@ def _backward(run: Run, epoch: Epoch, rows: Indices, weight: float, tokens: int)
         with run.runtime.autocast():
             states = run.replica(moved.source, moved.target_in)
             output = run.model.output.weight
-            loss = label_smoothed_loss(states, output, moved.target_out, run.job.optim.label_smoothing, PAD)
+            loss = label_smoothed_loss(states, output, moved.target_out, run.job.optim.label_smoothing, moved.real)
         run.scaler.scale(loss.smoothed * weight / tokens).backward()
     return loss
 

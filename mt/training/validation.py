@@ -9,7 +9,6 @@ import torch
 from mt.data.batching import cut_batches
 from mt.data.collate import Batch, collate
 from mt.data.module import Prepared
-from mt.data.tokenizer import PAD
 from mt.decoding.translator import Translator, validation_options
 from mt.evaluation.metrics import bleu
 from mt.model.transformer import Transformer
@@ -62,7 +61,7 @@ def validate(run: Run, stop: StopRequest) -> Validation:
             moved = batch.to(runtime.device)
             states = model(moved.source, moved.target_in)
             smoothing = job.optim.label_smoothing
-            loss = label_smoothed_loss(states, model.output.weight, moved.target_out, smoothing, PAD)
+            loss = label_smoothed_loss(states, model.output.weight, moved.target_out, smoothing, moved.real)
             smoothed, nll = smoothed + float(loss.smoothed), nll + float(loss.nll)
             tokens += batch.target_tokens
     model.train()

@@ -32,6 +32,7 @@ class Bench:
     """Where the tools are, what they work on, and with how many threads."""
 
     work: Workload
+    raw: Path  # Multi30k's files
     peers: Path  # a virtual environment each
     threads: int
 
@@ -71,7 +72,7 @@ class Bench:
 
 
 def train_mt(bench: Bench, size: str, seconds: float, precision: str = "fp32") -> Numbers:
-    return _ours(bench, "train", bench.work.folder, size, f"{seconds}", precision, f"{bench.threads}")
+    return _ours(bench, "train", bench.work.folder, bench.raw, size, f"{seconds}", precision, f"{bench.threads}")
 
 
 def limit(bench: Bench, precision: str) -> Numbers:

@@ -1,7 +1,7 @@
 """The common work: Multi30k en-de as each tool wants it, and the two models that all of them have.
 
 Everyone gets the same joint SentencePiece vocabulary, the same sentences, the same model and about as many target
-tokens an update.
+tokens an update, but for Marian, whose threads each make updates of their share of it.
 """
 
 import gzip

@@ -9,7 +9,7 @@ def test_a_batch_by_hand():
     assert batch.source.tolist() == [[7, 8, 3], [9, 3, 0]]
     assert batch.target_in.tolist() == [[2, 0, 0, 0], [2, 5, 6, 7]]
     assert batch.target_out.tolist() == [[3, 0, 0, 0], [5, 6, 7, 3]]
-    assert batch.target_tokens == 5
+    assert batch.target_tokens == 5 and batch.real.tolist() == [0, 4, 5, 6, 7]
 
 
 def test_both_sides_must_have_the_same_number_of_sentences():

@@ -14,6 +14,7 @@ from mt.checkpoint_store import CheckpointStore
 from mt.config import (
     Activation,
     DecodeConfig,
+    Device,
     Engine,
     ExportJob,
     ExportType,
@@ -24,6 +25,8 @@ from mt.config import (
     Tie,
     TranslateJob,
 )
+from mt.data.tokenizer import EOS
+from mt.decoding import command
 from mt.decoding.command import _exported
 from mt.decoding.exported import ExportedTranslator, find_export
 from mt.decoding.translator import Translator
@@ -49,6 +52,10 @@ def exported(toy_tokenizers, tmp_path, capsys):
             for parameter in model.parameters():
                 parameter += 0.1 * torch.randn_like(parameter)
             model.output.weight.mul_(2)
+            # so that some sentences end before the limit
+            post = config.norm is Norm.post
+            norm = model.decoder[-1].around_feed_forward.norm if post else model.decoder_norm
+            norm.bias += 12 * model.output.weight[EOS] / model.output.weight[EOS].square().sum()
         run = tmp_path / "a run ü"
         save_checkpoint(CheckpointStore(run / "checkpoints"), model, toy_tokenizers, 1)
         text = tmp_path / "text"
@@ -71,18 +78,23 @@ def exported(toy_tokenizers, tmp_path, capsys):
 @pytest.mark.parametrize("beam", [1, 4])
 def test_both_engines_agree(exported, options, beam):
     run, folder = exported(**options)
-    decode = DecodeConfig(beam_size=beam, nbest=1, max_length_a=0.0, max_length_b=9)
+    decode = DecodeConfig(beam_size=beam, nbest=beam, max_length_a=0.0, max_length_b=9)
     own = Translator.load(run, decode, "cpu", threads=1).translate_nbest(LINES)
     other = ExportedTranslator.load(folder, decode, threads=1).translate_nbest(LINES)
     assert other[3][0].text == ""
-    agree = [a[0].tokens == b[0].tokens for a, b in zip(own, other, strict=True)]
     if beam == 1:
-        assert all(agree)
-    assert sum(agree) >= 0.5 * len(LINES)  # an untrained model mostly runs to the limit, where searches differ
-    for a, b, same in zip(own, other, agree, strict=True):
-        if same and not a[0].at_limit:
-            assert b[0].score == pytest.approx(a[0].score, abs=1e-4)
-            assert b[0].log_probability == pytest.approx(a[0].log_probability, abs=1e-3)
+        assert [found[0].tokens for found in other] == [found[0].tokens for found in own]
+        return
+    common = 0
+    for ours, theirs in zip(own, other, strict=True):  # an untrained model mostly runs to the limit: searches differ
+        scores = {each.tokens: each for each in theirs if each.text and not each.at_limit}
+        for each in ours:
+            if each.tokens in scores and not each.at_limit:
+                common += 1
+                found = scores[each.tokens]
+                assert found.score == pytest.approx(each.score, abs=0.05)  # theirs is over the allowed tokens alone
+                assert found.log_probability == pytest.approx(each.log_probability, abs=0.3)
+    assert common > len(LINES) / 4 or options.get("tie") is not Tie.none
 
 
 def test_neighbours_and_limits(exported):
@@ -92,11 +104,16 @@ def test_neighbours_and_limits(exported):
     assert all(len(found) == 2 and found[0].score >= found[1].score for found in whole if found[0].text)
     assert all(len(each.tokens) <= 4 for found in whole for each in found)
     assert any(each.at_limit for found in whole for each in found)
+    for least, most in ((3, 4), (40, 4), (0, 1)):  # a longest output of 1 is EOS alone
+        tool.decode = replace(tool.decode, min_length=least, max_length_b=most, nbest=1)
+        lengths = [len(found[0].tokens) for line, found in zip(LINES, tool.translate_nbest(LINES), strict=True) if line]
+        assert all(min(least, most - 1) <= length - 1 < most for length in lengths)
+    tool.decode = replace(tool.decode, min_length=0, max_length_b=4, nbest=2)
     alone = [tool.translate_nbest([line])[0] for line in LINES]
     assert [[each.text for each in found] for found in alone] == [[each.text for each in found] for found in whole]
 
 
-def test_the_engine_is_chosen_by_what_is_there_and_asked_for(exported, toy_model, toy_tokenizers):
+def test_the_engine_is_chosen_by_what_is_there_and_asked_for(exported, toy_model, toy_tokenizers, monkeypatch):
     run, folder = exported()
     job = TranslateJob(checkpoint=str(run))
     assert _exported(job) == folder
@@ -105,6 +122,12 @@ def test_the_engine_is_chosen_by_what_is_there_and_asked_for(exported, toy_model
     assert _exported(with_torch) is None
     assert _exported(replace(job, precision=Precision.bf16)) is None
     assert _exported(replace(job, devices="2")) is None
+    with monkeypatch.context() as patch:
+        patch.setenv("WORLD_SIZE", "2")
+        assert _exported(job) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "NVIDIA_DRIVER", str(run))  # a machine with a GPU
+        assert _exported(job) is None and _exported(replace(job, device=Device.cpu)) == folder
     asked = DecodeConfig(engine=Engine.ctranslate2)
     with pytest.raises(UserError, match="leave out device, precision and devices"):
         _exported(replace(job, decode=asked, precision=Precision.bf16))
@@ -118,11 +141,24 @@ def test_the_engine_is_chosen_by_what_is_there_and_asked_for(exported, toy_model
         _exported(replace(job, decode=asked))
 
 
+def test_a_line_beyond_the_positions_is_cut_and_counted(exported):
+    run, folder = exported(positions=Positions.learned, max_positions=6)
+    decode = DecodeConfig(beam_size=1, max_length_a=2.0, max_length_b=9)
+    tool, own = ExportedTranslator.load(folder, decode, threads=1), Translator.load(run, decode, "cpu", threads=1)
+    lines = ["a dog likes the big red cat and a dog", "a"]
+    assert tool.too_long(lines) == own.too_long(lines) == 1
+    assert [found[0].text for found in tool.translate_nbest(lines)] == own.translate(lines)
+
+
 def test_int8_is_exported_and_a_bad_one_refused(exported, monkeypatch, tmp_path):
-    monkeypatch.setitem(export.TOLERANCE, ExportType.int8, (1.0, 100.0))
-    _, folder = exported(ExportType.int8)
+    monkeypatch.setitem(export.TOLERANCE, ExportType.int8, (0.9, 100.0))
+    run, folder = exported(ExportType.int8)
+    decode = DecodeConfig(beam_size=1, max_length_a=0.0, max_length_b=4)
+    own = Translator.load(run, decode, "cpu", threads=1).translate(LINES)
+    found = [each[0].text for each in ExportedTranslator.load(folder, decode, threads=1).translate_nbest(LINES)]
+    assert sum(a == b for a, b in zip(own, found, strict=True)) > len(LINES) / 3
     assert json.loads((folder / "export.json").read_text())["type"] == "int8"
-    monkeypatch.setitem(export.TOLERANCE, ExportType.float32, (-1.0, 0.3))
+    monkeypatch.setattr(export, "_translate", lambda *arguments: (LINES, LINES[::-1]))
     with pytest.raises(UserError, match="the export is refused"):
         exported()
     assert not list(folder.parent.glob("*float32*"))

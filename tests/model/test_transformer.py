@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from mt.config import Activation, Init, ModelConfig, Norm, Positions, Tie
+from mt.model import attention
 from mt.model.transformer import Transformer, sinusoids
 
 # Prime numbers and different depths, so that exchanged dimensions cannot cancel out
@@ -104,6 +105,14 @@ def test_padding_and_neighbours_do_not_matter(config):
     for row, (source_length, target_length) in enumerate(zip((5, 2, 4), TARGET_LENGTHS, strict=True)):
         alone = model(SOURCE[row : row + 1, :source_length], TARGET[row : row + 1, :target_length])
         torch.testing.assert_close(together[row, :target_length], alone[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("config", VARIANTS)
+def test_short_and_long_sentences_take_different_paths_to_the_same_numbers(config, monkeypatch):
+    model = make(config)
+    plain = model(SOURCE, TARGET)
+    monkeypatch.setattr(attention, "SHORT", 0)  # the fused kernel
+    torch.testing.assert_close(model(SOURCE, TARGET), plain)
 
 
 def test_a_later_target_token_changes_nothing_before_it():

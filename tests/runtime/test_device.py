@@ -30,7 +30,11 @@ def test_precision_follows_the_hardware(monkeypatch):
         assert choose_products(Precision.auto, CUDA) == expected
     assert choose_products(Precision.bf16, CPU) == torch.bfloat16
     assert choose_products(Precision.fp16, CUDA) == torch.float16
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
     assert choose_products(Precision.tf32, CUDA) == torch.float32
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    with pytest.raises(UserError, match=r"compute capability 8\.0"):
+        choose_products(Precision.tf32, CUDA)
     for precision in (Precision.fp16, Precision.tf32):
         with pytest.raises(UserError, match="needs a GPU"):
             choose_products(precision, CPU)
