@@ -61,7 +61,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--raw", type=Path, default=Path(data) / "multi30k", help="folder of Multi30k's .gz files")
     parser.add_argument("--rounds", type=int, default=3, help="each tool's turns")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--sizes", type=_names, default=["tiny", "base"], help="of tiny, small, base")
+    parser.add_argument("--sizes", type=_names, default=["tiny", "base"], help="of tiny, small, base; empty for none")
     parser.add_argument("--only", type=_names, default=list(PEERS), help="peers to compare with")
     parser.add_argument("--install", action="store_true", help="make the environments that are missing (gigabytes)")
     parser.add_argument("--quick", action="store_true", help="two short rounds of training the tiny model alone")
@@ -74,7 +74,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _names(text: str) -> list[str]:
-    return text.split(",")
+    return text.split(",") if text else []
 
 
 def _training(bench: Bench, size: str, peers: list[str], arguments: argparse.Namespace) -> Rounds:

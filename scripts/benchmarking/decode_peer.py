@@ -26,7 +26,8 @@ def translator(peer: str, threads: int, what: str, model: str) -> Callable[[list
     engine = ctranslate2.Translator(what, device="cpu", inter_threads=threads, intra_threads=1)
 
     def translate(lines: list[str]) -> list[str]:
-        found = engine.translate_batch(units.encode(lines, out_type=str), beam_size=5, max_batch_size=64)
+        pieces = units.encode(lines, out_type=str)
+        found = engine.translate_batch(pieces, beam_size=5, max_batch_size=64, max_decoding_length=60)
         return [str(units.decode(result.hypotheses[0])) for result in found]
 
     return translate

@@ -252,15 +252,15 @@ def _decode_with_driver(bench: Bench, peer: str, arguments: list[str]) -> Number
 
 def decode_joeynmt(bench: Bench, run: Path) -> Numbers:
     """The time that it logs for the search itself."""
-    config, out = _joeynmt_config(bench, "tiny", 1, 1), bench.work.folder / "joeynmt.out"
+    config, text = _joeynmt_config(bench, "tiny", 1, 1), bench.work.text(TEST, SOURCE)
     bench.run([sys.executable, HERE / "joeynmt_model.py", run, bench.work.folder / "joeynmt-tiny"])
-    text = bench.work.text(TEST, SOURCE)
-    done = bench.run([bench.python("joeynmt"), "-m", "joeynmt", "translate", config, "-o", out], stdin=text)
+    done = bench.run([bench.python("joeynmt"), "-m", "joeynmt", "translate", config], stdin=text)
     took = re.search(r"Generation took ([\d.]+)", done.output)
     if not took:
         raise RuntimeError(f"no time was reported: {done.output[-2000:]}")
-    lines = out.read_text(encoding="utf-8").splitlines()
-    return rates(lines, float(took[1]), bench.work.model) | {"peak_memory_mib": done.peak_memory_mib}
+    count = len(text.read_text(encoding="utf-8").splitlines())
+    translations = done.output.splitlines()[-count:]  # after all that it logs
+    return rates(translations, float(took[1]), bench.work.model) | {"peak_memory_mib": done.peak_memory_mib}
 
 
 TRAINERS: dict[str, Callable[..., Numbers]] = {"joeynmt": train_joeynmt, "eole": train_eole, "marian": train_marian}
