@@ -9,7 +9,6 @@ import torch
 from safetensors import SafetensorError
 from tests_support import save_checkpoint
 
-from mt import checkpoint
 from mt.checkpoint import Checkpoint
 from mt.checkpoint_store import average_command
 from mt.config import AverageJob, Which
@@ -81,7 +80,7 @@ def test_what_the_writers_raise_for_a_full_disk_is_one_line(store, toy_model, to
     def full(*arguments):
         raise error
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr("safetensors.torch.save_file", full)
     with pytest.raises(UserError, match="cannot save") as told:
         save_checkpoint(store, toy_model, toy_tokenizers, 2)
     assert "\n" not in str(told.value)
