@@ -103,19 +103,11 @@ class ExportedTranslator:
         """Up to decode.nbest different hypotheses of each line, best first; at least one."""
         sources = [ids[: self.positions - 1] for ids in self.tokenizers.source.encode(lines)]
         found: list[list[Translation]] = [[Translation("", 0.0, 0.0, (EOS,), False)] for _ in lines]
-        limits = {row: self._limit(len(ids)) for row, ids in enumerate(sources) if len(ids)}
-        limits = {row: limit for row, limit in limits.items() if limit > 1}
-        # A call has one limit of length. All that ends before a sentence's own is what it would have been under that:
-        # the search is over with the last of its hypotheses. The others are translated again, each with its own.
-        most = max(limits.values(), default=0)
-        again: dict[int, list[int]] = {}  # rows by their limit
-        for row, result in zip(limits, self._begin(most, [sources[row] for row in limits]), strict=True):
-            ended = result.result()
-            if limits[row] < most and max(map(len, ended.hypotheses)) + 1 >= limits[row]:
-                again.setdefault(limits[row], []).append(row)
-            else:
-                found[row] = self._translations(ended, limits[row])
-        waiting = [(limit, rows, self._begin(limit, [sources[row] for row in rows])) for limit, rows in again.items()]
+        groups: dict[int, list[int]] = {}  # rows by their output limit, of which a call has one
+        for row, ids in enumerate(sources):
+            if len(ids) and self._limit(len(ids)) > 1:
+                groups.setdefault(self._limit(len(ids)), []).append(row)
+        waiting = [(limit, rows, self._begin(limit, [sources[row] for row in rows])) for limit, rows in groups.items()]
         for limit, rows, results in waiting:
             for row, result in zip(rows, results, strict=True):
                 found[row] = self._translations(result.result(), limit)
@@ -127,13 +119,11 @@ class ExportedTranslator:
 
     def _begin(self, limit: int, sources: list[Any]) -> list[Any]:
         """Results to come, one a source."""
-        if not sources:
-            return []
         decode, units, longest = self.decode, self._units, limit - 1
         results: list[Any] = self.engine.translate_batch(
             [[units[i] for i in ids] for ids in sources],
             beam_size=decode.beam_size,
-            num_hypotheses=decode.beam_size,
+            num_hypotheses=decode.nbest,
             length_penalty=decode.length_penalty,
             max_decoding_length=longest,
             min_decoding_length=min(decode.min_length, longest),
@@ -148,8 +138,7 @@ class ExportedTranslator:
 
     def _translations(self, result: Any, limit: int) -> list[Translation]:
         translations = []
-        best = list(zip(result.hypotheses, result.scores, strict=True))[: self.decode.nbest]
-        for units, score in best:
+        for units, score in zip(result.hypotheses, result.scores, strict=True):
             ids = tuple(self._ids[unit] for unit in units)
             at_limit = len(ids) + 1 >= limit  # then cut, without EOS in the score
             length = len(ids) + (not at_limit)

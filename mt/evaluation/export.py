@@ -21,7 +21,7 @@ from mt.runtime.files import temporary_beside
 CHECKED = 1000  # sentences of the development set that both engines translate
 ENOUGH_FOR_BLEU = 200  # sentences: of fewer a single one moves it too far
 # What may differ: the share of sentences whose greedy translation differs, and BLEU with the run's own beam.
-TOLERANCE = {ExportType.float32: (0.02, 0.3), ExportType.int8: (0.5, 1.0)}
+TOLERANCE = {ExportType.float32: (0.02, 0.5), ExportType.int8: (0.5, 1.0)}
 
 
 def export_command(job: ExportJob) -> None:
