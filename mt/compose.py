@@ -9,9 +9,9 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from mt.config import HARMLESS, Corpus, Job, PrepareJob, TrainJob, raw_dir
+from mt.config import Corpus, Job, PrepareJob, TrainJob
 from mt.errors import UserError
-from mt.jobs import validate
+from mt.jobs import HARMLESS, raw_dir, validate
 from mt.overrides import GROUPS, JOBS, LANGUAGES, checked, config_folder
 
 DEFAULT_RECIPE = "multi30k"

@@ -295,24 +295,4 @@ class ExportJob:
     threads: int = key(0, "CPU threads; 0 is all cores", low=0)
 
 
-def raw_dir(data: DataConfig) -> str:
-    """The folder of a named corpus's raw files: data.raw_dir, or where it lies by default."""
-    foreign = data.source if data.target == "en" else data.target
-    name = f"wmt14_en_{foreign}" if data.corpus is Corpus.wmt14 else data.corpus.value
-    return data.raw_dir or f"data/raw/{name}"
-
-
-# A run stays the same run when these change: its place, budget, logging, and the machine's share in it
-HARMLESS = {"run.name", "run.root", "data.raw_dir", "data.prepared_dir"}
-HARMLESS |= {"train.max_updates", "train.max_epochs", "train.max_minutes", "train.patience"}
-HARMLESS |= {"train.validate_every", "train.save_every", "train.log_every"}
-HARMLESS |= {
-    "train.batch_tokens",
-    "train.device",
-    "train.devices",
-    "train.threads",
-    "decode.batch_tokens",
-    "decode.engine",
-}
-
 Job = TrainJob | PrepareJob | EvaluateJob | TranslateJob | AverageJob | ExportJob

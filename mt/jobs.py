@@ -1,4 +1,4 @@
-"""What can be done with a job: walk its keys, make it plain types and back, and refuse what is impossible."""
+"""What can be done with a job: walk its keys, make it plain types and back, refuse what is impossible, compare."""
 
 import re
 from collections.abc import Iterator
@@ -9,6 +9,8 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from mt.config import (
     AverageJob,
+    Corpus,
+    DataConfig,
     Engine,
     EvaluateJob,
     ExportJob,
@@ -21,6 +23,13 @@ from mt.config import (
     TranslateJob,
 )
 from mt.errors import UserError
+
+# A run stays the same run when these change: its place, budget, logging, and the machine's share in it
+HARMLESS = {"run.name", "run.root", "data.raw_dir", "data.prepared_dir"}
+HARMLESS |= {"train.max_updates", "train.max_epochs", "train.max_minutes", "train.patience"}
+HARMLESS |= {"train.validate_every", "train.save_every", "train.log_every"}
+HARMLESS |= {"train.batch_tokens", "train.device", "train.devices", "train.threads"}
+HARMLESS |= {"decode.batch_tokens", "decode.engine"}
 
 
 def walk(config: Any, prefix: str = "") -> Iterator[tuple[str, Field[Any], Any]]:
@@ -81,6 +90,13 @@ def limits_in_words(item: Field[Any]) -> str:
     """What a key's number may be, such as "at least 0 and less than 1"; empty where anything goes."""
     words = {"low": "at least", "above": "greater than", "high": "at most", "below": "less than"}
     return " and ".join(f"{words[k]} {item.metadata[k]:g}" for k in words if k in item.metadata)
+
+
+def raw_dir(data: DataConfig) -> str:
+    """The folder of a named corpus's raw files: data.raw_dir, or where it lies by default."""
+    foreign = data.source if data.target == "en" else data.target
+    name = f"wmt14_en_{foreign}" if data.corpus is Corpus.wmt14 else data.corpus.value
+    return data.raw_dir or f"data/raw/{name}"
 
 
 def validate(job: Job) -> None:

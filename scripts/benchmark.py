@@ -22,6 +22,8 @@ import tools
 from tools import PEERS, TRAINERS, Bench
 from workload import Numbers, make_workload
 
+from mt.runtime.cores import usable_cores
+
 Rounds = dict[str, list[Numbers]]  # by tool
 Report = dict[str, dict[str, Numbers]]  # by size, then by tool
 RATE = "target_tokens_per_second"
@@ -44,7 +46,8 @@ def main() -> None:
     train: Report = {}
     decode: Report = {}
     for size in arguments.sizes:
-        train[size] = _summarize(_training(bench, size, chosen, arguments))
+        fast_bf16 = limit["bf16"]["gflops"] > limit["fp32"]["gflops"]
+        train[size] = _summarize(_training(bench, size, chosen, fast_bf16, arguments))
         _print(f"training, {size}", train[size], limit)
     if not arguments.quick:
         decode["tiny"] = _summarize(_decoding(bench, chosen, arguments.rounds))
@@ -60,7 +63,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, default=Path("outputs/benchmark"), help="folder for peers and models")
     parser.add_argument("--raw", type=Path, default=Path(data) / "multi30k", help="folder of Multi30k's .gz files")
     parser.add_argument("--rounds", type=int, default=3, help="each tool's turns")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--threads", type=int, default=usable_cores())
     parser.add_argument("--sizes", type=_names, default=["tiny", "base"], help="of tiny, small, base; empty for none")
     parser.add_argument("--only", type=_names, default=list(PEERS), help="peers to compare with")
     parser.add_argument("--install", action="store_true", help="make the environments that are missing (gigabytes)")
@@ -77,22 +80,17 @@ def _names(text: str) -> list[str]:
     return text.split(",") if text else []
 
 
-def _training(bench: Bench, size: str, peers: list[str], arguments: argparse.Namespace) -> Rounds:
+def _training(bench: Bench, size: str, peers: list[str], fast_bf16: bool, arguments: argparse.Namespace) -> Rounds:
     """Each tool's speed, round by round, all tools in turn."""
     seconds, reports = (15, 2) if arguments.quick else (30, 3)
     slow = size == "base"
     turns: dict[str, Callable[[], Numbers]] = {"mt": partial(tools.train_mt, bench, size, seconds)}
-    if _has_fast_bf16():
+    if fast_bf16:
         turns["mt bf16"] = partial(tools.train_mt, bench, size, seconds, "bf16")
     for name, trainer in TRAINERS.items():
-        if name in peers and not (slow and name == "joeynmt"):  # minutes an update
+        if name in peers and not (slow and name == "joeynmt"):  # too slow to wait for
             turns[name] = partial(trainer, bench, size, reports, **({"updates": 2} if slow else {}))
     return _rounds(turns, arguments.rounds)
-
-
-def _has_fast_bf16() -> bool:
-    flags = Path("/proc/cpuinfo")
-    return flags.exists() and any(name in flags.read_text() for name in ("avx512_bf16", "amx_bf16"))
 
 
 def _rounds(turns: dict[str, Callable[[], Numbers]], rounds: int) -> Rounds:

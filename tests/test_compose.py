@@ -7,9 +7,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from mt.compose import compose, to_yaml
-from mt.config import HARMLESS, Corpus, EvaluateJob, Optimizer, PrepareJob, Schedule, TokenizerKind, TrainJob
+from mt.config import Corpus, EvaluateJob, Optimizer, PrepareJob, Schedule, TokenizerKind, TrainJob
 from mt.errors import UserError
-from mt.jobs import walk
+from mt.jobs import HARMLESS, walk
 from mt.overrides import GROUPS, expand, keys, options
 
 

@@ -9,11 +9,12 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from mt.config import Corpus, DataConfig, raw_dir
+from mt.config import Corpus, DataConfig
 from mt.data import multi30k, wmt14
 from mt.data.download import Report, make_folder
 from mt.data.text import Bitext, count_pairs, uncompressed_suffix
 from mt.errors import UserError
+from mt.jobs import raw_dir
 
 _CAPTIONS_SPLITS = ("train", "dev", "test")
 _SET_NAME = re.compile(r"\w[\w.-]*")

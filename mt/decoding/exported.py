@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mt.checkpoint import EXPORT_META, WEIGHTS, Checkpoint, Damaged, check_hash
-from mt.config import DecodeConfig, ExportType
+from mt.config import DecodeConfig, ExportFormat, ExportType
 from mt.data.tokenizer import EOS, SPECIALS, Tokenizers
 from mt.decoding.translation import Translation
 from mt.errors import UserError
@@ -27,16 +27,16 @@ def installed() -> bool:
     return importlib.util.find_spec("ctranslate2") is not None
 
 
-def export_folder(checkpoint: Checkpoint, kind: ExportType) -> Path:
+def export_folder(checkpoint: Checkpoint, program: ExportFormat, kind: ExportType) -> Path:
     """Where a checkpoint's export goes: beside the run's checkpoints, or beside a checkpoint outside a run."""
     store = checkpoint.folder.parent
     base = store.parent if store.name == "checkpoints" else store
-    return base / "exports" / f"{checkpoint.folder.name}-ctranslate2-{kind.value}"
+    return base / "exports" / f"{checkpoint.folder.name}-{program.value}-{kind.value}"
 
 
 def find_export(checkpoint: Checkpoint) -> Path | None:
     """The float32 export of exactly these weights, if there is one."""
-    folder = export_folder(checkpoint, ExportType.float32)
+    folder = export_folder(checkpoint, ExportFormat.ctranslate2, ExportType.float32)
     try:
         meta = read_export_meta(folder)
     except UserError:
@@ -49,7 +49,7 @@ def read_export_meta(folder: Path) -> dict[str, Any]:
     path = folder / EXPORT_META
     try:
         meta = json.loads(path.read_text(encoding="utf-8"))
-        complete = meta["format"] == EXPORT_FORMAT and meta["positions"] > 0 and meta["hashes"]
+        complete = meta["format"] == EXPORT_FORMAT and meta["positions"] > 0 and meta["weights"] and meta["hashes"]
     except (OSError, ValueError, TypeError, KeyError):
         complete = None
     if not complete:
@@ -62,13 +62,8 @@ class ExportedTranslator:
 
     def __init__(self, engine: Any, tokenizers: Tokenizers, decode: DecodeConfig, positions: int, name: str) -> None:
         """`engine`: a ctranslate2.Translator; `positions`: how many there are, for either side."""
-        self.engine, self.tokenizers, self.decode, self.positions, self.name = (
-            engine,
-            tokenizers,
-            decode,
-            positions,
-            name,
-        )
+        self.engine, self.tokenizers, self.decode = engine, tokenizers, decode
+        self.positions, self.name = positions, name
         self._units = tokenizers.source.units()
         self._ids = {unit: number for number, unit in enumerate(tokenizers.target.units())}
 

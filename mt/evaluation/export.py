@@ -29,7 +29,7 @@ def export_command(job: ExportJob) -> None:
     if not installed():
         raise UserError("mt export needs CTranslate2: pip install ctranslate2")
     checkpoint = Checkpoint.open(job.checkpoint)
-    folder = Path(job.output).absolute() if job.output else export_folder(checkpoint, job.type)
+    folder = Path(job.output).absolute() if job.output else export_folder(checkpoint, job.format, job.type)
     if folder.exists() and not (folder / EXPORT_META).exists() and any(folder.iterdir()):
         raise UserError(f"output={folder} holds something else: name another folder")
     chosen = _check_set(job, checkpoint)

@@ -94,7 +94,8 @@ def test_both_engines_agree(exported, options, beam):
                 found = scores[each.tokens]
                 assert found.score == pytest.approx(each.score, abs=0.05)  # theirs is over the allowed tokens alone
                 assert found.log_probability == pytest.approx(each.log_probability, abs=0.3)
-    assert common > len(LINES) / 4 or options.get("tie") is not Tie.none
+    if options.get("tie") is Tie.none:  # where EOS has a row of its own, which was made likely
+        assert common > len(LINES) / 4
 
 
 def test_neighbours_and_limits(exported):
