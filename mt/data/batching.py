@@ -35,9 +35,14 @@ def plan_epoch(
 
 
 def _by_length(pool: Indices, source_lengths: Lengths, target_lengths: Lengths) -> Indices:
-    """By target length, then by source length up and down in turn, so that no neighbours differ much in either."""
+    """By target length, then by source length up and down in turn, so that no neighbours differ much in either.
+
+    Both lengths and the place in the pool become one number, which sorts several times faster than keys do.
+    """
     source, target = source_lengths[pool], target_lengths[pool]
-    return pool[np.lexsort((np.where(target % 2, source, -source), target))]
+    longest = int(source.max())
+    keys = target * (longest + 1) + np.where(target % 2, source, longest - source)
+    return pool[np.sort(keys * len(pool) + np.arange(len(pool))) % len(pool)]
 
 
 def _cut(order: Indices, weights: Lengths, limit: int) -> list[Indices]:
@@ -52,19 +57,13 @@ def _cut(order: Indices, weights: Lengths, limit: int) -> list[Indices]:
 
 
 def _fill(slices: list[Indices], target_lengths: Lengths, update_tokens: int) -> list[Indices]:
-    updates: list[Indices] = []
-    current: list[Indices] = []
-    held = 0
-    for piece in slices:
-        tokens = int(target_lengths[piece].sum())
-        if current and held + tokens > update_tokens:
-            updates.append(np.concatenate(current))
-            current, held = [], 0
-        current.append(piece)
-        held += tokens
-    if current:
-        updates.append(np.concatenate(current))
-    return updates
+    if not slices:
+        return []
+    order = np.concatenate(slices)
+    bounds = np.cumsum([0, *map(len, slices)])
+    tokens = np.add.reduceat(target_lengths[order], bounds[:-1])
+    runs = _cut(np.arange(len(slices)), tokens, update_tokens)
+    return [order[bounds[run[0]] : bounds[run[-1] + 1]] for run in runs]
 
 
 def cut_batches(

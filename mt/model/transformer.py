@@ -123,14 +123,19 @@ class DecoderLayer(nn.Module):
 
 @dataclass(frozen=True)
 class Memory:
-    """An encoded source: each decoder layer's keys and values of it, and its mask."""
+    """Encoded sources: each decoder layer's keys and values of them, and their mask."""
 
     layers: tuple[KeyValues, ...]
     mask: Tensor  # [B, 1, 1, S]
+    sentence: Tensor  # [B] which one each row is of: rows of the same one are equal
 
     def select(self, rows: Tensor) -> "Memory":
-        """The given rows, in that order."""
-        return Memory(tuple(layer.select(rows) for layer in self.layers), self.mask.index_select(0, rows))
+        """The given rows, in that order; nothing is copied where beams changed places within their sentence."""
+        sentence = self.sentence.index_select(0, rows)
+        if torch.equal(sentence, self.sentence):
+            return self
+        layers = tuple(layer.select(rows) for layer in self.layers)
+        return Memory(layers, self.mask.index_select(0, rows), sentence)
 
 
 @dataclass(frozen=True)
@@ -201,7 +206,8 @@ class Transformer(nn.Module):
         for layer in self.encoder:
             x = layer(x, mask)
         x = self.encoder_norm(x)
-        return Memory(tuple(attention.project(x) for attention in self._cross_attentions()), mask)
+        layers = tuple(attention.project(x) for attention in self._cross_attentions())
+        return Memory(layers, mask, torch.arange(len(source), device=source.device))
 
     def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
         """Teacher forcing: source [B, S] and BOS-led target [B, T] to decoder states [B, T, D]."""

@@ -138,10 +138,22 @@ def test_steps_with_caches_equal_the_whole_prefix(config):
 def test_a_selected_state_goes_on_as_the_selected_rows():
     model = make()
     _, state = model.step(TARGET[:, 0], model.start(SOURCE))
-    rows = torch.tensor([2, 0, 2])
-    picked, _ = model.step(TARGET[rows, 1], state.select(rows))
-    whole, _ = model.step(TARGET[:, 1], state)
-    torch.testing.assert_close(picked, whole[rows])
+    # Beams: each sentence's second row changes with its first, one leaves, and two sentences change places
+    for rows in ([2, 0, 2], [0, 0, 1, 1, 2, 2], [1, 0, 2, 2, 5, 4], [0, 2, 3, 4, 5], [3, 4, 0, 1]):
+        picked = torch.tensor(rows)
+        tokens = torch.arange(5, 5 + len(state.memory.mask))
+        whole, _ = model.step(tokens, state)
+        selected = state.select(picked)
+        found, after = model.step(tokens[picked], selected)
+        torch.testing.assert_close(found, whole[picked])
+        state = after
+
+
+def test_beams_that_change_places_within_their_sentence_copy_no_source():
+    model = make()
+    state = model.start(SOURCE).select(torch.tensor([0, 0, 1, 1, 2]))
+    assert state.select(torch.tensor([1, 0, 2, 2, 4])).memory is state.memory
+    assert state.select(torch.tensor([0, 0, 1, 2, 4])).memory is not state.memory
 
 
 def test_a_source_without_a_real_token_harms_nobody():
