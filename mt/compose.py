@@ -54,7 +54,7 @@ def compose(
         job = _with_absolute_files(job)
     if isinstance(job, TrainJob):
         job = _with(job, "run.name", _run_name(job, recipe, {item.key: item.value for item in given}, named))
-    validate(job)
+    validate(job, said)
     return job
 
 

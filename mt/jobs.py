@@ -1,7 +1,7 @@
 """What can be done with a job: walk its keys, make it plain types and back, refuse what is impossible, compare."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import Field, fields, is_dataclass
 from enum import Enum
 from types import UnionType
@@ -15,8 +15,10 @@ from mt.config import (
     EvaluateJob,
     ExportJob,
     Job,
+    Optimizer,
     Positions,
     PrepareJob,
+    Schedule,
     Tie,
     TokenizerKind,
     TrainJob,
@@ -30,6 +32,21 @@ HARMLESS |= {"train.max_updates", "train.max_epochs", "train.max_minutes", "trai
 HARMLESS |= {"train.validate_every", "train.save_every", "train.log_every"}
 HARMLESS |= {"train.batch_tokens", "train.device", "train.devices", "train.threads"}
 HARMLESS |= {"decode.batch_tokens", "decode.engine"}
+
+_ADAM, _PIECES = (Optimizer.adam, Optimizer.adamw), (TokenizerKind.sentencepiece,)
+# Keys that mean something only where another key has one of these values
+NEEDS: dict[str, tuple[str, tuple[Enum, ...]]] = {
+    "optim.factor": ("optim.schedule", (Schedule.noam,)),
+    "optim.peak_lr": ("optim.schedule", (Schedule.inverse_sqrt, Schedule.constant)),
+    "optim.momentum": ("optim.name", (Optimizer.sgd,)),
+    "model.max_positions": ("model.positions", (Positions.learned,)),
+    "tokenizer.min_frequency": ("tokenizer.kind", (TokenizerKind.word,)),
+}
+NEEDS |= {f"optim.{name}": ("optim.name", _ADAM) for name in ("beta1", "beta2", "eps")}
+NEEDS |= {
+    f"tokenizer.{name}": ("tokenizer.kind", _PIECES)
+    for name in ("model", "type", "byte_fallback", "character_coverage", "symbols", "max_sentences")
+}
 
 
 def walk(config: Any, prefix: str = "") -> Iterator[tuple[str, Field[Any], Any]]:
@@ -99,9 +116,18 @@ def raw_dir(data: DataConfig) -> str:
     return data.raw_dir or f"data/raw/{name}"
 
 
-def validate(job: Job) -> None:
-    """Refuse impossible values with one line that names the key, the value and what is allowed."""
+def validate(job: Job, said: Set[str] = frozenset()) -> None:
+    """Refuse impossible values with one line that names the key, the value and what is allowed.
+
+    And keys of the command line, `said`, that do nothing beside the others.
+    """
     check_limits(job)
+    values = {name: value for name, _, value in walk(job)}
+    for name in sorted(said & NEEDS.keys() & values.keys()):
+        key, allowed = NEEDS[name]
+        if values[key] not in allowed:
+            ways = " or ".join(f"{key}={value.value}" for value in allowed)
+            raise UserError(f"{name} does nothing with {key}={values[key].value}: leave it out, or set {ways}")
     if isinstance(job, EvaluateJob | TranslateJob | AverageJob | ExportJob) and not job.checkpoint:
         raise UserError("checkpoint= is missing: name a run folder or a checkpoint, checkpoint=outputs/<run>")
     for name, _, value in walk(job):

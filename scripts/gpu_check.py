@@ -21,6 +21,7 @@ from mt.checkpoint import WEIGHTS, Checkpoint
 from mt.config import Device, ModelConfig, OptimConfig, Precision
 from mt.data.tokenizer import BOS, EOS, PAD, SPECIALS
 from mt.decoding.search import Settings, search
+from mt.errors import UserError
 from mt.model.transformer import Transformer
 from mt.runtime.device import Runtime, peak_memory, start
 from mt.training.loss import label_smoothed_loss
@@ -76,7 +77,10 @@ def main() -> int:
     for size in arguments.sizes:
         for precision in PRECISIONS[arguments.device]:
             for compiled in (False, True) if arguments.compile else (False,):
-                _speed(size, device, precision, compiled, arguments.tokens)
+                try:
+                    _speed(size, device, precision, compiled, arguments.tokens)
+                except UserError as error:
+                    print(f"{size}, {precision.value}: {error}")
     processes = torch.cuda.device_count() if device is Device.cuda else 2
     if processes > 1:
         good &= _several_processes(device)
@@ -105,7 +109,7 @@ def _same_numbers(device: Device) -> bool:
             settings = Settings(beam_size=5, length_penalty=1.0, bos=BOS, eos=EOS)
             limits = torch.full((24,), 12, device=runtime.device)
             hypotheses = search(model.eval().step, model.start(text.source), limits, settings)
-        found.append((float(value), gradient, [[each.tokens for each in beams] for beams in hypotheses]))
+        found.append((float(value.detach()), gradient, [[each.tokens for each in beams] for beams in hypotheses]))
     (loss, gradient, beams), (other_loss, other_gradient, other_beams) = found
     differences = abs(loss - other_loss) / loss, float((gradient - other_gradient).norm() / gradient.norm())
     same = sum(a[0] == b[0] for a, b in zip(beams, other_beams, strict=True)) / len(beams)

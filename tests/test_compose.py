@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from mt.compose import compose, to_yaml
 from mt.config import Corpus, EvaluateJob, Optimizer, PrepareJob, Schedule, TokenizerKind, TrainJob
 from mt.errors import UserError
-from mt.jobs import HARMLESS, walk
+from mt.jobs import HARMLESS, NEEDS, walk
 from mt.overrides import GROUPS, expand, keys, options
 
 
@@ -195,6 +195,9 @@ MISTAKES = [
     ("data.test={a}", "data.test={a}", "{name: [a,b]"),
     ("run.root=", "run.root=", "empty"),
     ("train=5", "train=5", "no key 'train'"),
+    ("optim.peak_lr=0.1", "optim.peak_lr does nothing with optim.schedule=noam", "optim.schedule=inverse_sqrt"),
+    ("model.max_positions=99", "model.max_positions does nothing", "model.positions=learned"),
+    ("tokenizer.min_frequency=3", "tokenizer.min_frequency does nothing", "tokenizer.kind=word"),
 ]
 
 
@@ -204,6 +207,14 @@ def test_a_mistake_is_one_line_that_names_it(override, named, way_out):
         compose("train", [override])
     message = str(caught.value)
     assert named in message and way_out in message and "\n" not in message
+
+
+def test_a_key_is_refused_only_where_it_does_nothing():
+    assert train_job("optim.schedule=inverse_sqrt", "optim.peak_lr=0.1").optim.peak_lr == 0.1
+    assert train_job("optim=inverse_sqrt", "optim.peak_lr=0.1").optim.peak_lr == 0.1
+    assert train_job("tokenizer=word").tokenizer.min_frequency == 2  # of the group's file, which nobody typed
+    keys = {name for name, _, _ in walk(train_job())}
+    assert all({name, key} <= keys for name, (key, _) in NEEDS.items())
 
 
 def test_a_checkpoint_must_be_named():

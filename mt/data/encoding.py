@@ -3,7 +3,7 @@
 import multiprocessing
 import signal
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -36,15 +36,24 @@ class Encoded:
 
 
 def encode_pairs(
-    sources: Iterator[str], targets: Iterator[str], pairs: int, tokenizers: Tokenizers, folder: Path, data: DataConfig
+    sources: Iterator[str],
+    targets: Iterator[str],
+    pairs: int,
+    tokenizers: Tokenizers,
+    folder: Path,
+    data: DataConfig,
+    held_out: Set[tuple[str, str]] = frozenset(),
 ) -> Iterator[Encoded]:
-    """Ids of parallel lines, a block at a time, in order. `folder` holds the tokenizers' files for other processes."""
+    """Ids of parallel lines, a block at a time, in order. `folder` holds the tokenizers' files for other processes.
+
+    Pairs like those in `held_out` are left out.
+    """
     blocks = _blocks(sources, targets)
     if pairs < MANY_PAIRS or usable_cores() == 1:
-        yield from (encode_block(tokenizers, data, block) for block in blocks)
+        yield from (encode_block(tokenizers, data, block, held_out) for block in blocks)
         return
     context = multiprocessing.get_context("spawn")  # this process has threads, which a fork would not take along
-    with ProcessPoolExecutor(usable_cores(), context, _start_worker, (folder, data)) as pool:
+    with ProcessPoolExecutor(usable_cores(), context, _start_worker, (folder, data, held_out)) as pool:
         waiting: deque[Future[Encoded]] = deque()
         for block in blocks:
             waiting.append(pool.submit(_encode_in_worker, block))
@@ -54,13 +63,17 @@ def encode_pairs(
             yield waiting.popleft().result()
 
 
-def encode_block(tokenizers: Tokenizers, data: DataConfig, block: Block) -> Encoded:
-    """One block's ids; pairs beyond the limits of `data` are left out."""
+def encode_block(
+    tokenizers: Tokenizers, data: DataConfig, block: Block, held_out: Set[tuple[str, str]] = frozenset()
+) -> Encoded:
+    """One block's ids; pairs beyond the limits of `data`, or like those held out, are left out."""
     sources, targets = block
     source_ids, target_ids = tokenizers.source.encode(sources), tokenizers.target.encode(targets)
     kept, dropped = [], []
     for row, (source, target) in enumerate(zip(source_ids, target_ids, strict=True)):
         reason = _too_long(len(source), len(target), data)
+        if (sources[row], targets[row]) in held_out:
+            reason = "the same as a pair held out for development"
         kept.append(not reason)
         if reason:
             dropped.append((reason, sources[row], targets[row]))
@@ -90,15 +103,16 @@ def _blocks(sources: Iterator[str], targets: Iterator[str]) -> Iterator[Block]:
 # What a worker process works with, loaded once
 _tokenizers: Tokenizers | None = None
 _data: DataConfig | None = None
+_held_out: Set[tuple[str, str]] = frozenset()
 
 
-def _start_worker(folder: Path, data: DataConfig) -> None:
-    global _tokenizers, _data
+def _start_worker(folder: Path, data: DataConfig, held_out: Set[tuple[str, str]]) -> None:
+    global _tokenizers, _data, _held_out
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    _tokenizers, _data = Tokenizers.load(folder), data
+    _tokenizers, _data, _held_out = Tokenizers.load(folder), data, held_out
 
 
 def _encode_in_worker(block: Block) -> Encoded:
     assert _tokenizers and _data
-    return encode_block(_tokenizers, _data, block)
+    return encode_block(_tokenizers, _data, block, _held_out)

@@ -1,7 +1,7 @@
 """The data module: a prepared corpus on disk, and from there an epoch's updates and batches."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,18 +52,22 @@ class Prepared:
         part, line = self.origins[sentence]
         return f"{self.parts[part]}, line {line}"
 
-    def epoch(self, sampling: float, seed: int, number: int) -> "Epoch":
-        """The training ids of an epoch: those on disk, or subwords drawn anew from (seed, number)."""
+    def epoch(self, sampling: float, seed: int, number: int, between: Callable[[], None] = lambda: None) -> "Epoch":
+        """The training ids of an epoch: those on disk, or subwords drawn anew from (seed, number).
+
+        Drawing takes long; `between` is called every few seconds and may raise.
+        """
         if not sampling:
             return Epoch.of(self.source, self.target)
-        return Epoch.of(*(self._draw(side, sampling, seed, number) for side in SIDES))
+        return Epoch.of(*(self._draw(side, sampling, seed, number, between) for side in SIDES))
 
-    def _draw(self, side: str, sampling: float, seed: int, epoch: int) -> Ids:
+    def _draw(self, side: str, sampling: float, seed: int, epoch: int, between: Callable[[], None]) -> Ids:
         stored: Ids = getattr(self, side)
         tokenizer: Tokenizer = getattr(self.tokenizers, side)
         longest = int(stored.lengths().max())
         drawn: list[NDArray[np.integer]] = []
         for start in range(0, len(stored), BLOCK):
+            between()
             block = [stored[i] for i in range(start, min(start + BLOCK, len(stored)))]
             block_seed = np.random.SeedSequence([seed, epoch, SIDES.index(side), start]).generate_state(1)[0]
             sampled = tokenizer.sample([tokenizer.decode(ids) for ids in block], sampling, int(block_seed))

@@ -4,7 +4,7 @@ import hashlib
 import json
 import shutil
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from enum import Enum
@@ -30,7 +30,7 @@ from mt.runtime.files import temporary_beside, write_whole
 
 Log = Callable[[str], None]
 
-FORMAT = 4  # 3 took more text for the tokenizer
+FORMAT = 5  # 4 trained on pairs like those held out
 SPLITS = ("train", "dev")
 # These stand in a half-made corpus for what is done of it
 CLEANED, TOKENIZED, ALL_ORIGINS = "cleaned.json", "tokenized", "all_origins.npy"
@@ -102,7 +102,7 @@ def _key(
 ) -> str:
     places = {"raw_dir", "prepared_dir", "train", "dev", "test"}  # the texts' hashes stand for them
     options: dict[str, Any] = {name: value for name, _, value in walk(data) if name not in places}
-    options |= {f"tokenizer.{name}": value for name, _, value in walk(tokenizer)}
+    options |= {f"tokenizer.{name}": value for name, _, value in walk(tokenizer) if name != "sampling"}
     if tokenizer.model:
         options["tokenizer.model"] = _hash_files([Path(tokenizer.model)])
     if tokenizers_from:
@@ -188,7 +188,8 @@ def _write(
         tokenizers = train_tokenizers(lines[0], lines[1], tokenizer, data.source, data.target, seed, log)
         tokenizers.save(folder)
         (folder / TOKENIZED).touch()
-    kept = _write_ids(tokenizers, data, folder, len(origins), report)
+    dev = [own_lines(texts["dev", side]) for side in SIDES] if sources.hold_out_dev else [[], []]
+    kept = _write_ids(tokenizers, data, folder, len(origins), report, frozenset(zip(*dev, strict=True)))
     np.save(folder / ORIGINS, origins[kept])
     report.check_kept(state["held_out"])
     remarks = report.lines() + _dev_remarks(tokenizers, folder)
@@ -254,14 +255,19 @@ def _write_texts(
 
 
 def _write_ids(
-    tokenizers: Tokenizers, data: DataConfig, folder: Path, pairs: int, report: CleaningReport
+    tokenizers: Tokenizers,
+    data: DataConfig,
+    folder: Path,
+    pairs: int,
+    report: CleaningReport,
+    held_out: Set[tuple[str, str]],
 ) -> NDArray[np.bool_]:
-    """Training ids of the pairs within the limits; which pairs these are."""
+    """Training ids of the pairs that are within the limits and not like one held out; which pairs these are."""
     lines = [own_lines(folder / TEXT.format(split="train", side=side)) for side in SIDES]
     writers = [IdsWriter(folder, side, getattr(tokenizers, side).size) for side in SIDES]
     kept: list[NDArray[np.bool_]] = []
     with writers[0] as source_writer, writers[1] as target_writer:
-        for block in encode_pairs(lines[0], lines[1], pairs, tokenizers, folder, data):
+        for block in encode_pairs(lines[0], lines[1], pairs, tokenizers, folder, data, held_out):
             for reason, source, target in block.dropped:
                 report.drop(reason, "after tokenization", source, target)
             source_writer.append(block.source, block.source_lengths)

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -44,12 +44,15 @@ class Sources:
 def locate(config: DataConfig, report: Report, training: bool = True) -> Sources:
     """The files of the configured corpus; what is missing is downloaded or generated first.
 
-    Scoring alone goes without the training files: with training=False they are not looked for. `report` gets a
+    Scoring alone goes without the training files: with training=False they are not looked for, and a folder that a
+    run knows from another machine need not be here. `report` gets a
     line per download and finding. DataUnavailable when files are neither here nor reachable,
     UserError for a direction the corpus lacks or for entries of data.train, dev and test that make no pairs.
     """
     if config.corpus is Corpus.files:
         return _files(config, report, training)
+    if not training and config.raw_dir and not Path(config.raw_dir).exists():
+        config = replace(config, raw_dir=None)
     for key in ("train", "dev", "test"):
         if getattr(config, key):
             raise UserError(f"data.{key} is for data=files only: data={config.corpus.value} has its own files")

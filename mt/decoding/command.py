@@ -25,12 +25,23 @@ def translate_command(job: TranslateJob) -> None:
     With decode.nbest above 1 a line has several: "line number ||| translation ||| score", numbers from 0.
     """
     exported = _exported(job)
-    if exported:
-        tool = ExportedTranslator.load(exported, job.decode, job.threads)
+    tool = _load(exported, job) if exported else None
+    if tool:
         _say(f"{exported}, {tool.describe()}")
         _translate(job, tool, lambda read: read())
     else:
         _with_torch(job)
+
+
+def _load(exported: Path, job: TranslateJob) -> ExportedTranslator | None:
+    """None where it can't be had and was not asked for: the run itself translates."""
+    try:
+        return ExportedTranslator.load(exported, job.decode, job.threads)
+    except (UserError, ImportError) as error:
+        if job.decode.engine is Choice.ctranslate2 or exported == Path(job.checkpoint).absolute():
+            raise UserError(str(error)) from error
+        _say(f"warning: {error}; translating with the run itself")
+        return None
 
 
 def _exported(job: TranslateJob) -> Path | None:
@@ -88,6 +99,8 @@ def _say(line: str) -> None:
 
 def _translate(job: TranslateJob, engine: Engine, shared: Callable[[Callable[[], list[str]]], list[str]]) -> None:
     """Every line through the engine. `shared` reads, and hands what was read to other processes where there are."""
+    if job.input and job.output and os.path.exists(job.output) and os.path.samefile(job.input, job.output):
+        raise UserError(f"output={job.output} is the input: name another file")
     source_file = _open("input", job.input, "rb", sys.stdin.buffer)
     with source_file as source, _open("output", job.output, "wb", sys.stdout.buffer) as target:
         if source.isatty():

@@ -1,17 +1,18 @@
 """Scores that can be trusted: real translations of raw text against raw references, written down with them."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mt.checkpoint import Checkpoint
 from mt.checkpoint_store import CheckpointStore
-from mt.config import DataConfig, EvaluateJob
+from mt.config import DataConfig, DecodeConfig, EvaluateJob, Precision
 from mt.data.cleaning import non_nfc
 from mt.data.sources import Sources, locate
-from mt.data.text import read_lines, read_pairs
+from mt.data.text import read_lines, read_pairs, uncompressed_suffix
 from mt.decoding.translator import Translator
 from mt.errors import UserError
 from mt.evaluation.metrics import Scores, check_language, score, table
@@ -29,6 +30,7 @@ class EvaluationSet:
 
     sources: list[str]
     references: list[str]
+    file: str = ""  # of the sources, where the user named it
 
 
 def own_test_sets(sources: Sources, log: Log) -> dict[str, EvaluationSet]:
@@ -63,7 +65,7 @@ def file_test_set(input: str | Path, reference: str | Path) -> EvaluationSet:
         )
     if not sources:
         raise UserError(f"input={input} is empty: there is nothing to score")
-    return EvaluationSet(sources, references)
+    return EvaluationSet(sources, references, str(Path(input).absolute()))
 
 
 def score_sets(
@@ -88,6 +90,8 @@ def score_sets(
         texts[set_name] = [hypothesis.text for hypothesis in best]
         scores[set_name] = score(texts[set_name], chosen.references, language)
         remarks = list(scores[set_name].warnings)
+        if longer := translator.too_long(chosen.sources):
+            remarks.append(f"{longer} sources are longer than the model's positions: their ends are not translated")
         if cut := sum(hypothesis.at_limit for hypothesis in best):
             remarks.append(f"{cut} translations reached the length limit (decode.max_length_a, decode.max_length_b)")
         if odd := non_nfc(chosen.references):
@@ -97,8 +101,9 @@ def score_sets(
     if folder is not None and scores:
         runtime = translator.runtime.describe()
         how = {"checkpoint": model, "decode": to_plain(translator.decode), "runtime": runtime}
+        files = {set_name: chosen.file for set_name, chosen in sets.items()}
         try:
-            _record(folder, name, language, scores, texts, how)
+            _record(folder, name, language, scores, texts, files, how)
         except (OSError, ValueError) as error:
             log(f"warning: {folder / name}.json is not written: {error}")
     return scores
@@ -115,7 +120,7 @@ def evaluate_command(job: EvaluateJob) -> None:
     sets = distributed.on_leader(lambda: _sets(job, Path(folders[0]).parent.parent, data))
     for path in folders:
         translator = Translator.load(path, job.decode, job.device, job.precision, job.threads)
-        folder, name = _place(job, Path(path))
+        folder, name = _place(job, Path(path), Checkpoint.open(path).config.decode)
         distributed.say(f"{path}, beam {job.decode.beam_size}, {translator.runtime.describe()}")
         model = Path(path).name
         if scores := score_sets(translator, model, sets, data.target, folder, name, distributed.say):
@@ -124,11 +129,12 @@ def evaluate_command(job: EvaluateJob) -> None:
 
 def _sets(job: EvaluateJob, run: Path, data: DataConfig) -> dict[str, EvaluationSet]:
     if job.input is not None and job.reference is not None:
-        return {Path(job.input).name.split(".")[0]: file_test_set(job.input, job.reference)}
+        path = Path(job.input)
+        return {path.stem.removesuffix(uncompressed_suffix(path)): file_test_set(job.input, job.reference)}
     sets = own_test_sets(locate(data, distributed.say, training=False), distributed.say)
     held_out = held_out_files(run)
     if not sets and all(path.exists() for path in held_out):
-        sets = {"dev": file_test_set(*held_out)}
+        sets = {"dev": replace(file_test_set(*held_out), file="")}
     if not sets:
         raise UserError("the run has no test sets of its own: give input=FILE reference=FILE")
     return sets
@@ -144,7 +150,7 @@ def _folders(job: EvaluateJob) -> list[str]:
     return [str(store.folder / name) for name in store.names()]
 
 
-def _place(job: EvaluateJob, checkpoint: Path) -> tuple[Path | None, str]:
+def _place(job: EvaluateJob, checkpoint: Path, own_options: DecodeConfig) -> tuple[Path | None, str]:
     """Folder and name of the scores: "scores" are the run's own, of its own sets; others say what is different.
 
     A checkpoint outside a run has no folder for them, unless output= names one.
@@ -153,6 +159,9 @@ def _place(job: EvaluateJob, checkpoint: Path) -> tuple[Path | None, str]:
     run = store.parent if store.name == "checkpoints" else None
     of_run = Path(job.checkpoint).absolute() == run and not job.all_checkpoints
     name = "scores" if of_run else f"scores-{checkpoint.name}"
+    same = {"batch_tokens": own_options.batch_tokens, "engine": own_options.engine}  # these change no score
+    if replace(job.decode, **same) != own_options or job.precision is not Precision.fp32:
+        name += "-other_options"
     if job.input is not None:
         name += "-files"
     return Path(job.output) if job.output else run, name
@@ -164,14 +173,22 @@ def _record(
     language: str,
     scores: Mapping[str, Scores],
     texts: Mapping[str, list[str]],
+    files: Mapping[str, str],
     how: Mapping[str, Any],
 ) -> None:
-    """Hypotheses to folder/hypotheses; scores into folder/`name`.json, beside those of other sets."""
+    """Hypotheses to folder/hypotheses; scores into folder/`name`.json, beside those of other sets.
+
+    Where a file of the same name in another folder was scored before, a digest of the path tells them apart.
+    """
     (folder / "hypotheses").mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for set_name, found in scores.items():
-        file = f"hypotheses/{name}.{set_name}.{language}"
+        input = files[set_name]
+        key = set_name
+        if record.get(key, {}).get("input", input) != input:
+            key += f"-{hashlib.sha256(input.encode(errors='surrogateescape')).hexdigest()[:8]}"
+        file = f"hypotheses/{name}.{key}.{language}"
         write_whole(folder / file, "".join(text + "\n" for text in texts[set_name]))
-        record[set_name] = {**found.as_dict(), "hypotheses": file, **how}
+        record[key] = {**found.as_dict(), "hypotheses": file, **({"input": input} if input else {}), **how}
     write_whole(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")

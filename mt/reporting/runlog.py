@@ -178,7 +178,11 @@ def _numbers(folder: Path) -> list[tuple[str, Path]]:
 
 def _cut_back(folder: Path, position: Mapping[str, int]) -> None:
     """Take out what was written after `position` was noted; a file that was not there yet goes."""
-    for name, path in _numbers(folder):
+    numbers = _numbers(folder)
+    foreign = [name for name, path in numbers if path.stat().st_size] if not (folder / "config.yaml").exists() else []
+    if foreign and not position:
+        raise UserError(f"{folder} holds {', '.join(foreign)}, which no run of mt wrote: choose another run.name")
+    for name, path in numbers:
         if name not in position:
             path.unlink()
         elif path.stat().st_size > position[name]:

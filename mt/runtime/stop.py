@@ -51,6 +51,11 @@ class StopRequest:
             self.heard = announced
         return self.heard is not None
 
+    def give_up_if_wanted(self) -> None:
+        """Raises Interrupted where this or another process was asked to stop; others may not have heard yet."""
+        if self.wanted():
+            raise Interrupted
+
     def agree(self, seconds: float) -> float:
         """Settle `number` among all processes, who all call this; gives the largest of their `seconds`."""
         number, most = distributed.highest([self.heard or 0, seconds])

@@ -164,7 +164,9 @@ def _train_updates(run: Run, stop: StopRequest) -> None:
         if progress.update and _validation_is_due(run) and not run.finished():
             _validate_and_save(run, stop)  # a signal cut it short
         while not run.finished() and stop.number is None:
-            epoch = run.prepared.epoch(job.tokenizer.sampling, job.seed, progress.epoch)
+            epoch = run.epoch(stop)
+            if epoch is None:
+                break
             plan = epoch.plan(job.seed, progress.epoch, job.train.update_tokens)
             assert progress.update_in_epoch < len(plan), "a resumed run has the corpus that it began with"
             if not tried:

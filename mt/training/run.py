@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from torch import nn
 from mt.checkpoint import Checkpoint, load_parameters
 from mt.checkpoint_store import CheckpointStore
 from mt.config import TrainJob
-from mt.data.module import Prepared
+from mt.data.module import Epoch, Prepared
 from mt.errors import UserError
 from mt.jobs import HARMLESS, walk
 from mt.model.transformer import Transformer
@@ -20,6 +21,7 @@ from mt.reporting.environment import describe_environment
 from mt.reporting.runlog import RunLog
 from mt.runtime import distributed
 from mt.runtime.device import Runtime
+from mt.runtime.stop import Interrupted, StopRequest
 from mt.training.schedule import make_optimizer
 from mt.training.state import Progress, Recent, restore, seed_process
 
@@ -44,6 +46,15 @@ class Run:
     progress: Progress
     recent: Recent
     ticked: float = field(default_factory=time.monotonic)
+
+    def epoch(self, stop: StopRequest) -> Epoch | None:
+        """The epoch's sentences; None, in all processes, where drawing their subwords was cut short by a signal."""
+        job, epoch = self.job, None
+        with suppress(Interrupted):
+            sampling = job.tokenizer.sampling
+            epoch = self.prepared.epoch(sampling, job.seed, self.progress.epoch, stop.give_up_if_wanted)
+        stop.agree(0)
+        return epoch if stop.number is None else None
 
     def tick(self) -> float:
         """Seconds since the last tick."""
@@ -118,9 +129,10 @@ def start_run(
     log.info(f"environment: {describe_environment()}")
     if job.tokenizer.sampling and len(prepared.source) >= MANY_TO_SAMPLE:
         minutes = len(prepared.source) * SAMPLING_SECONDS / 60
+        memory = len(prepared.source) * SAMPLING_BYTES * distributed.local_world_size()  # each process draws all
         log.warning(
             f"warning: tokenizer.sampling draws all {len(prepared.source):,} pairs anew before each epoch: about"
-            f" {minutes:,.0f} minutes and {len(prepared.source) * SAMPLING_BYTES / 2**30:,.1f} GiB; 0 is off"
+            f" {minutes:,.0f} minutes and {memory / 2**30:,.1f} GiB on this machine; 0 is off"
         )
     progress, recent = Progress(), Recent()
     if start_from and state is not None:

@@ -13,6 +13,7 @@ from mt.decoding.translator import Translator, validation_options
 from mt.evaluation.metrics import bleu
 from mt.model.transformer import Transformer
 from mt.runtime import distributed
+from mt.runtime.device import explained_memory
 from mt.runtime.stop import Interrupted, StopRequest
 from mt.training.loss import label_smoothed_loss
 from mt.training.run import Run
@@ -54,7 +55,8 @@ def validate(run: Run, stop: StopRequest) -> Validation:
     smoothed = nll = 0.0
     tokens = 0
     batches = _dev_batches(prepared, model, job.train.batch_tokens)
-    with torch.inference_mode(), runtime.autocast():
+    memory = explained_memory("train.batch_tokens", job.train.batch_tokens)
+    with torch.inference_mode(), runtime.autocast(), memory:
         for batch in batches[distributed.rank() :: distributed.world_size()]:
             if stop.wanted():
                 break

@@ -10,7 +10,7 @@ import pytest
 from tests_support import toy_pairs, write_pairs
 
 from mt.config import Corpus, DataConfig, SubwordType, TokenizerConfig, TokenizerKind
-from mt.data import encoding, preparation
+from mt.data import encoding, module, preparation
 from mt.data.corpus import Ids, IdsWriter
 from mt.data.module import Prepared
 from mt.data.preparation import prepare
@@ -63,6 +63,7 @@ def test_it_is_found_again_and_other_options_or_text_make_another(config, tmp_pa
         run(replace(config, max_ratio=8.0))[0],
         run(config, seed=2)[0],
     ]
+    assert run(config, replace(TOKENIZER, sampling=0.1))[0].folder == first.folder  # the ids stored are the same
     write_pairs(tmp_path, "train", toy_pairs(99))
     others.append(run(config)[0])
     assert len({first.folder, *(other.folder for other in others)}) == 5
@@ -164,6 +165,24 @@ def test_cleaning_drops_training_pairs_as_pairs_with_their_reasons_and_no_develo
     assert json.loads((prepared.folder / "meta.json").read_text())["cleaning"]["kept"] == 100
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_pair_held_out_for_development_is_not_trained_on_where_it_comes_again(config, tmp_path, monkeypatch, workers):
+    monkeypatch.setattr(encoding, "MANY_PAIRS", 10 if workers == 2 else 10**6)
+    monkeypatch.setattr(encoding, "usable_cores", lambda: workers)
+    pairs = list(dict.fromkeys(toy_pairs(120)))
+    write_pairs(tmp_path, "train", [*pairs, *pairs[::-1]])
+    prepared, lines = run(replace(config, dev=[]))
+    dev = set(zip(prepared.dev_source, prepared.dev_target, strict=True))
+    kept = list(zip(texts(prepared, "source"), texts(prepared, "target"), strict=True))
+    assert dev and not dev & set(kept)
+    dropped = 2 * len(pairs) - len(prepared.dev_source) - len(kept)
+    assert dropped > 0 and any(f"{dropped} pairs dropped: the same as a pair held out" in line for line in lines)
+    assert [prepared.where(row).rsplit(" ", 1)[1] for row in (0, len(kept) - 1)] == [
+        str(1 + [*pairs, *pairs[::-1]].index(kept[0])),
+        str(2 * len(pairs) - [*pairs[::-1], *pairs][::-1][len(pairs) :].index(kept[-1])),
+    ]
+
+
 def test_a_corpus_of_nothing_but_too_long_lines_is_refused_by_the_limits_name(config, tmp_path):
     write_pairs(tmp_path, "train", [("the cat " * 300, "das Katze " * 300)] * 3)
     with pytest.raises(UserError, match="max_tokens"):
@@ -226,6 +245,16 @@ def test_sampled_epochs_repeat_differ_and_keep_the_text(config, kind):
         assert drawn.lengths().max() <= stored.lengths().max()
     plain = prepared.epoch(0.0, 1, 1)
     assert plain.source is prepared.source
+
+
+def test_drawing_an_epoch_can_be_given_up(config, monkeypatch):
+    prepared, _ = run(config)
+    monkeypatch.setattr(module, "BLOCK", 30)
+    called = []
+    prepared.epoch(0.2, 1, 1, lambda: called.append(1))
+    assert len(called) == 8  # 100 sentences of two sides
+    with pytest.raises(ZeroDivisionError):
+        prepared.epoch(0.2, 1, 1, lambda: 1 // 0)
 
 
 def test_a_sampled_epoch_keeps_unknown_characters_unknown(config, tmp_path):

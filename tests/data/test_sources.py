@@ -516,3 +516,16 @@ def test_captions_spare_a_folder_with_other_files(here: Path, generated: list[in
     with pytest.raises(UserError, match=r"cannot make .*mine.*data\.raw_dir"):
         locate(DataConfig(corpus=Corpus.captions, raw_dir="mine"), quiet)
     assert [path.name for path in here.iterdir()] == ["mine"]
+
+
+def test_a_run_that_moved_finds_its_sets_where_they_lie_by_default(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for split in ("train", "dev", "test"):
+        for language in ("en", "de"):
+            path = tmp_path / "data/raw/captions" / f"{split}.{language}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("a\n")
+    gone = DataConfig(corpus=Corpus.captions, raw_dir=str(tmp_path / "elsewhere" / "captions"))
+    found = locate(gone, quiet, training=False)
+    assert found.dev[0].source_path == tmp_path / "data/raw/captions/dev.en"
+    assert not (tmp_path / "elsewhere").exists()

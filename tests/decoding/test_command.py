@@ -10,6 +10,7 @@ from mt.checkpoint_store import CheckpointStore
 from mt.config import DecodeConfig, TranslateJob
 from mt.decoding.command import translate_command
 from mt.decoding.translator import Translator
+from mt.errors import UserError
 
 
 @pytest.fixture
@@ -48,6 +49,16 @@ def test_input_and_output_files(checkpoint, tmp_path, monkeypatch, capfdbinary):
     job = {"checkpoint": str(checkpoint), "input": str(tmp_path / "in"), "output": str(tmp_path / "out")}
     out, _ = run_command(monkeypatch, capfdbinary, b"", **job)
     assert out == b"" and (tmp_path / "out").read_bytes().count(b"\n") == 3
+
+
+def test_an_output_that_is_the_input_is_refused(checkpoint, tmp_path, monkeypatch, capfdbinary):
+    (tmp_path / "in").write_bytes(b"a dog\n")
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    for name in ("in", "link"):
+        job = {"checkpoint": str(checkpoint), "input": str(tmp_path / "in"), "output": str(tmp_path / name)}
+        with pytest.raises(UserError, match="is the input"):
+            run_command(monkeypatch, capfdbinary, b"", **job)
+    assert (tmp_path / "in").read_bytes() == b"a dog\n"
 
 
 def test_no_input_gives_no_output(checkpoint, monkeypatch, capfdbinary):

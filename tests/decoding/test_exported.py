@@ -1,6 +1,7 @@
 """Exported models: the same translations as mt's own engine, refused where they are not, and no torch."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -25,19 +26,36 @@ from mt.config import (
     Tie,
     TranslateJob,
 )
-from mt.data.tokenizer import EOS
+from mt.data.collate import collate
 from mt.decoding import command
-from mt.decoding.command import _exported
+from mt.decoding.command import _exported, translate_command
 from mt.decoding.exported import ExportedTranslator, find_export
 from mt.decoding.translator import Translator
 from mt.errors import UserError
 from mt.evaluation import export
+from mt.evaluation.evaluate import held_out_files
 from mt.evaluation.export import export_command
 from mt.model.transformer import Transformer
+from mt.training.loss import label_smoothed_loss
 
 LINES = [source for source, _ in toy_pairs(29, seed=7)]
 LINES[3] = ""
+UPDATES = 40
 SIZES = {"d_model": 16, "d_ff": 23, "heads": 2, "encoder_layers": 2, "decoder_layers": 1, "dropout": 0.0}
+
+
+def learn(model, tokenizers):
+    """Some updates, so that sentences end by themselves and hypotheses have scores of all sizes."""
+    longest = model.longest_input()
+    sides = zip(*toy_pairs(100), strict=True)
+    batch = collate(*([ids[:longest] for ids in tokenizers.source.encode(lines)] for lines in sides))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(UPDATES):
+        states = model(batch.source, batch.target_in)
+        loss = label_smoothed_loss(states, model.output.weight, batch.target_out, 0.1, batch.real)
+        (loss.smoothed / batch.target_tokens).backward()
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 @pytest.fixture
@@ -48,14 +66,7 @@ def exported(toy_tokenizers, tmp_path, capsys):
         torch.manual_seed(4)
         config = ModelConfig(**{**SIZES, **options})
         model = Transformer(config, toy_tokenizers.source.size, toy_tokenizers.target.size)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter += 0.1 * torch.randn_like(parameter)
-            model.output.weight.mul_(2)
-            # so that some sentences end before the limit
-            post = config.norm is Norm.post
-            norm = model.decoder[-1].around_feed_forward.norm if post else model.decoder_norm
-            norm.bias += 12 * model.output.weight[EOS] / model.output.weight[EOS].square().sum()
+        learn(model, toy_tokenizers)
         run = tmp_path / "a run ü"
         save_checkpoint(CheckpointStore(run / "checkpoints"), model, toy_tokenizers, 1)
         text = tmp_path / "text"
@@ -86,7 +97,7 @@ def test_both_engines_agree(exported, options, beam):
         assert [found[0].tokens for found in other] == [found[0].tokens for found in own]
         return
     common = 0
-    for ours, theirs in zip(own, other, strict=True):  # an untrained model mostly runs to the limit: searches differ
+    for ours, theirs in zip(own, other, strict=True):  # the searches differ, and at the limit the scores
         scores = {each.tokens: each for each in theirs if each.text and not each.at_limit}
         for each in ours:
             if each.tokens in scores and not each.at_limit:
@@ -94,8 +105,7 @@ def test_both_engines_agree(exported, options, beam):
                 found = scores[each.tokens]
                 assert found.score == pytest.approx(each.score, abs=0.05)  # theirs is over the allowed tokens alone
                 assert found.log_probability == pytest.approx(each.log_probability, abs=0.3)
-    if options.get("tie") is Tie.none:  # where EOS has a row of its own, which was made likely
-        assert common > len(LINES) / 4
+    assert common > len(LINES)
 
 
 def test_neighbours_and_limits(exported):
@@ -172,12 +182,37 @@ def test_int8_is_exported_and_a_bad_one_refused(exported, monkeypatch, tmp_path)
     assert not list(folder.parent.glob("*float32*"))
 
 
-def test_damage_is_named(exported):
-    _, folder = exported()
+def test_an_export_is_checked_with_what_the_run_held_out_and_refused_by_its_score(exported, monkeypatch, capsys):
+    run, _ = exported()
+    source, target = held_out_files(run)
+    source.write_text("".join(line + "\n" for line in LINES[4:]))
+    target.write_text("".join(line + "\n" for line in LINES[4:]))
+    job = ExportJob(checkpoint=str(run), threads=1)
+    export_command(job)
+    assert f"{len(LINES) - 4} sentences" in capsys.readouterr().err
+    lines = LINES[4:]
+    answers = iter([(lines, lines), (lines, [*lines[1:], lines[0]])])  # greedily the same, with a beam not
+    monkeypatch.setattr(export, "_translate", lambda *arguments: next(answers))
+    monkeypatch.setattr(export, "ENOUGH_FOR_BLEU", 1)
+    with pytest.raises(UserError, match=r"the export is refused .* 0\.0% differ greedily"):
+        export_command(job)
+
+
+def test_a_damaged_export_is_named_and_done_without_where_nobody_asked_for_it(exported, tmp_path, capsys):
+    run, folder = exported()
     path = folder / "model.bin"
     path.write_bytes(path.read_bytes()[:-7])
     with pytest.raises(Damaged, match=r"model\.bin is damaged"):
         ExportedTranslator.load(folder, DecodeConfig())
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.write_text("a dog\n")
+    job = TranslateJob(checkpoint=str(run), input=str(source), output=str(target), device=Device.cpu)
+    translate_command(job)  # nobody asked for the export
+    assert target.read_text() == Translator.load(run, job.decode, "cpu").translate(["a dog"])[0] + "\n"
+    assert re.search(r"warning: .*model\.bin is damaged.*; translating with the run itself", capsys.readouterr().err)
+    for asked in (replace(job, checkpoint=str(folder)), replace(job, decode=DecodeConfig(engine=Engine.ctranslate2))):
+        with pytest.raises(UserError, match=r"model\.bin is damaged"):
+            translate_command(asked)
 
 
 def test_translating_with_an_export_imports_no_torch(exported):

@@ -176,6 +176,7 @@ def test_going_on_without_a_position_keeps_everything(tmp_path: Path, capsys) ->
         with RunLog(tmp_path, tensorboard=False) as log:
             log.scalars(update, {"loss": 1.0}, "train")
     assert [line["update"] for line in metrics(tmp_path)] == [3, 2]
+    (tmp_path / "config.yaml").touch()  # of a run that was killed before it saved anything
     with RunLog(tmp_path, {}, tensorboard=False):
         assert not (tmp_path / "metrics.jsonl").read_text()
     assert capsys.readouterr().err == ""

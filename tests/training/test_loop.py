@@ -21,14 +21,17 @@ from mt.config import (
     EvaluateJob,
     Norm,
     Optimizer,
+    Positions,
     Precision,
     Schedule,
 )
 from mt.data.download import DataUnavailable
+from mt.data.module import Prepared
 from mt.decoding.translator import Translator
 from mt.errors import UserError
 from mt.evaluation.evaluate import evaluate_command
 from mt.runtime.files import only_writer
+from mt.runtime.stop import Interrupted
 from mt.training import loop, update
 from mt.training.loop import train
 
@@ -345,6 +348,72 @@ def test_evaluating_files_checks_their_counts(job, tmp_path):
         evaluate_command(EvaluateJob(input=source, reference=job.data.dev[1], **options))
     with pytest.raises(UserError, match="go together"):
         evaluate_command(EvaluateJob(input=source, **options))
+
+
+def test_scores_with_other_options_leave_those_of_record_alone(job):
+    folder = run(job)
+    record = (folder / "scores.json").read_text()
+    for name, options in (
+        ("", {"decode": replace(job.decode, batch_tokens=100)}),
+        ("-other_options", {"decode": replace(job.decode, beam_size=1)}),
+        ("-other_options", {"decode": job.decode, "precision": Precision.bf16}),
+    ):
+        evaluate_command(EvaluateJob(checkpoint=str(folder), device=Device.cpu, **options))
+        scores = json.loads((folder / f"scores{name}.json").read_text())
+        assert scores["toy"]["decode"]["beam_size"] == options["decode"].beam_size
+        assert "input" not in scores["toy"]
+        assert name == "" or (folder / "scores.json").read_text() == record
+        record = (folder / "scores.json").read_text()
+
+
+def test_scores_of_different_files_stand_beside_each_other(job, tmp_path):
+    folder = run(job)
+    source, target = job.data.test["toy"]
+    files = [tmp_path / name for name in ("a/news.v1.en", "a/news.v2.en", "b/news.v1.en")]
+    for path in (*files, files[0]):
+        path.parent.mkdir(exist_ok=True)
+        shutil.copy(source, path)
+        options = {"checkpoint": str(folder), "decode": job.decode, "device": Device.cpu}
+        evaluate_command(EvaluateJob(input=str(path), reference=target, **options))
+    scores = json.loads((folder / "scores-files.json").read_text())
+    assert [found["input"] for found in scores.values()] == [str(path) for path in files]
+    assert list(scores)[:2] == ["news.v1", "news.v2"]
+    assert len({(folder / found["hypotheses"]).name for found in scores.values()}) == 3
+
+
+def test_sources_beyond_the_positions_are_counted_where_they_are_scored(job, tmp_path, capsys):
+    shown = write_pairs(tmp_path, "shown", [("a dog " * 60, "ein Hund"), ("a dog", "ein Hund")])
+    settings = {"data": {"test": {"shown": shown}}, "model": {"positions": Positions.learned, "max_positions": 41}}
+    run(job, **settings)
+    assert "shown: 1 sources are longer than the model's positions" in capsys.readouterr().err
+
+
+def test_a_signal_while_subwords_are_drawn_ends_the_run_at_once(job, monkeypatch):
+    job = replace(job, tokenizer=replace(job.tokenizer, sampling=0.1))
+    epoch, given_up = Prepared.epoch, []
+
+    def signalled(self, *arguments):
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            return epoch(self, *arguments)
+        except Interrupted:
+            given_up.append(True)
+            raise
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Prepared, "epoch", signalled)
+        assert train(job) == 143
+    assert given_up
+    assert records(run(job), "train")[-1]["update"] == 5
+
+
+def test_a_folder_with_numbers_of_something_else_is_left_alone(job):
+    folder = Path(job.run.root) / job.run.name
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text("{}\n")
+    with pytest.raises(UserError, match=r"holds metrics\.jsonl, which no run of mt wrote"):
+        train(job)
+    assert (folder / "metrics.jsonl").read_text() == "{}\n"
 
 
 def test_fine_tuning_begins_from_weights_and_tokenizers(job, tmp_path, monkeypatch):
