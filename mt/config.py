@@ -180,6 +180,7 @@ class OptimConfig:
     factor: float = key(1.0, "noam: factor on d_model^-0.5 min(u^-0.5, u warmup^-1.5)", above=0)
     peak_lr: float = key(5e-4, "inverse_sqrt: rate at the end of warm-up; constant: the rate after warm-up", above=0)
     warmup_steps: int = key(4000, "updates of linear warm-up", low=1)
+    cooldown: float = key(0.0, "last share of train.max_updates, in which the rate falls to nothing", low=0, below=1)
     beta1: float = key(0.9, "Adam", low=0, below=1)
     beta2: float = key(0.98, "Adam", low=0, below=1)
     eps: float = key(1e-9, "Adam", above=0)

@@ -176,6 +176,8 @@ def _check_training(job: TrainJob) -> None:
         raise UserError("model.tie=all needs one vocabulary: set tokenizer.joint=true, or model.tie=output")
     if train.max_updates is None and train.max_epochs is None and train.max_minutes is None:
         raise UserError("training needs a budget: set train.max_updates, train.max_epochs or train.max_minutes")
+    if job.optim.cooldown and train.max_updates is None:
+        raise UserError("optim.cooldown is a share of train.max_updates: set that too, or optim.cooldown=0")
     if train.batch_tokens < 2 * job.data.max_tokens + 2:
         raise UserError(
             f"train.batch_tokens={train.batch_tokens} cannot hold a pair of data.max_tokens="

@@ -35,7 +35,7 @@ def test_default_recipe_is_the_tiny_model_on_multi30k():
     )
     assert sizes == (4, 4, 128, 256, 4)
     assert (job.tokenizer.vocab_size, job.tokenizer.joint) == (5000, True)
-    assert (job.train.update_tokens, job.train.max_minutes) == (2048, 33)
+    assert (job.train.update_tokens, job.train.max_updates, job.optim.cooldown) == (2048, 4200, 0.35)
     # noam's highest rate, at the end of warm-up: factor / sqrt(d_model * warm-up)
     assert job.optim.factor / (128 * job.optim.warmup_steps) ** 0.5 == pytest.approx(0.005, rel=1e-3)
 
@@ -215,6 +215,12 @@ def test_a_key_is_refused_only_where_it_does_nothing():
     assert train_job("tokenizer=word").tokenizer.min_frequency == 2  # of the group's file, which nobody typed
     keys = {name for name, _, _ in walk(train_job())}
     assert all({name, key} <= keys for name, (key, _) in NEEDS.items())
+
+
+def test_a_cooldown_needs_an_end():
+    with pytest.raises(UserError, match=r"optim\.cooldown is a share of train\.max_updates.* or optim\.cooldown=0"):
+        compose("train", ["optim.cooldown=0.2", "train.max_updates=null", "train.max_minutes=5"])
+    assert train_job("optim.cooldown=0", "train.max_updates=null", "train.max_minutes=5").train.max_minutes == 5
 
 
 def test_a_checkpoint_must_be_named():

@@ -84,7 +84,8 @@ def check_same_run(folder: Path, before: TrainJob, job: TrainJob) -> list[str]:
     """What changed since the run saved something, if all of it may; UserError with the difference if not."""
     pairs = zip(walk(before), walk(job), strict=True)
     changed = {name: f"{name}: {old} -> {new}" for (name, _, old), (_, _, new) in pairs if old != new}
-    if refused := changed.keys() - HARMLESS:
+    harmless = HARMLESS - {"train.max_updates"} if before.optim.cooldown else HARMLESS
+    if refused := changed.keys() - harmless:
         differences = "; ".join(changed[name] for name in sorted(refused))
         raise UserError(
             f"{folder} was begun with other settings ({differences}): give this run another run.name, or remove it"

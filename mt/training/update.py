@@ -70,8 +70,9 @@ def _step(run: Run) -> bool:
     """
     progress, optim = run.progress, run.job.optim
     progress.update += 1
+    rate = learning_rate(progress.update, optim, run.job.model.d_model, run.job.train.max_updates)
     for group in run.optimizer.param_groups:
-        group["lr"] = learning_rate(progress.update, optim, run.job.model.d_model)
+        group["lr"] = rate
     run.scaler.unscale_(run.optimizer)
     norm = float(torch.nn.utils.clip_grad_norm_(run.model.parameters(), optim.clip_norm or math.inf))
     finite = math.isfinite(norm)

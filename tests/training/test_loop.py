@@ -182,6 +182,15 @@ def test_a_finished_run_is_left_alone_and_a_larger_budget_continues_it(job, caps
     assert "train.max_updates: 5 -> 7" in (folder / "train.log").read_text()
 
 
+def test_a_run_that_cools_down_keeps_its_budget(job):
+    settings = {"optim": {"cooldown": 0.5}, "train": {"max_updates": 4}}
+    folder = run(job, **settings)
+    assert [line["learning_rate"] for line in records(folder, "train")] == pytest.approx([0.01, 0.01, 0.01, 0.005])
+    settings["train"] = {"max_updates": 5}
+    with pytest.raises(UserError, match=r"train\.max_updates: 4 -> 5"):
+        run(job, **settings)
+
+
 def test_other_settings_under_the_same_name_are_refused_with_the_difference(job):
     run(job)
     with pytest.raises(UserError, match=r"model\.d_ff: 32 -> 64"):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -28,6 +30,15 @@ def test_noam_with_a_factor_is_inverse_sqrt_with_its_peak():
 def test_constant_warms_up_and_stays():
     config = OptimConfig(schedule=Schedule.constant, peak_lr=0.1, warmup_steps=4)
     assert [learning_rate(u, config, 7) for u in (1, 4, 400)] == pytest.approx([0.025, 0.1, 0.1])
+
+
+@pytest.mark.parametrize("schedule", list(Schedule))
+def test_the_rate_cools_down_to_nothing_after_the_last_update(schedule):
+    plain = OptimConfig(schedule=schedule, warmup_steps=10)
+    cooled = replace(plain, cooldown=0.08)
+    shares = [learning_rate(u, cooled, 64, 50) / learning_rate(u, plain, 64, 50) for u in (5, 46, 47, 48, 49, 50)]
+    assert shares == pytest.approx([1, 1, 1, 0.75, 0.5, 0.25])
+    assert learning_rate(50, cooled, 64) == learning_rate(50, plain, 64)
 
 
 def test_updates_count_from_one():
