@@ -35,7 +35,7 @@ def test_default_recipe_is_the_tiny_model_on_multi30k():
     )
     assert sizes == (4, 4, 128, 256, 4)
     assert (job.tokenizer.vocab_size, job.tokenizer.joint) == (5000, True)
-    assert (job.train.update_tokens, job.train.max_updates, job.optim.cooldown) == (2048, 4200, 0.35)
+    assert (job.train.update_tokens, job.train.max_updates, job.optim.cooldown) == (2048, 4000, 0.25)
     # noam's highest rate, at the end of warm-up: factor / sqrt(d_model * warm-up)
     assert job.optim.factor / (128 * job.optim.warmup_steps) ** 0.5 == pytest.approx(0.005, rel=1e-3)
 
