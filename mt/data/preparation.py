@@ -188,8 +188,9 @@ def _write(
         tokenizers = train_tokenizers(lines[0], lines[1], tokenizer, data.source, data.target, seed, log)
         tokenizers.save(folder)
         (folder / TOKENIZED).touch()
-    dev = [own_lines(texts["dev", side]) for side in SIDES] if sources.hold_out_dev else [[], []]
-    kept = _write_ids(tokenizers, data, folder, len(origins), report, frozenset(zip(*dev, strict=True)))
+    dev = zip(own_lines(texts["dev", "source"]), own_lines(texts["dev", "target"]), strict=True)
+    left_out = frozenset(dev if sources.hold_out_dev else ())
+    kept = _write_ids(tokenizers, data, folder, len(origins), report, left_out)
     np.save(folder / ORIGINS, origins[kept])
     report.check_kept(state["held_out"])
     remarks = report.lines() + _dev_remarks(tokenizers, folder)

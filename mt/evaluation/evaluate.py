@@ -159,8 +159,9 @@ def _place(job: EvaluateJob, checkpoint: Path, own_options: DecodeConfig) -> tup
     run = store.parent if store.name == "checkpoints" else None
     of_run = Path(job.checkpoint).absolute() == run and not job.all_checkpoints
     name = "scores" if of_run else f"scores-{checkpoint.name}"
-    same = {"batch_tokens": own_options.batch_tokens, "engine": own_options.engine}  # these change no score
-    if replace(job.decode, **same) != own_options or job.precision is not Precision.fp32:
+    # These two change no score
+    options = replace(job.decode, batch_tokens=own_options.batch_tokens, engine=own_options.engine)
+    if options != own_options or job.precision is not Precision.fp32:
         name += "-other_options"
     if job.input is not None:
         name += "-files"
