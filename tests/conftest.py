@@ -1,8 +1,12 @@
 """Shared fixtures: a toy model and its tokenizers."""
 
+import signal
+
 import pytest
 import torch
 from tests_support import toy_pairs
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup sets aside: tests hang up themselves
 
 
 @pytest.fixture(scope="session")

@@ -242,9 +242,8 @@ def test_one_bad_test_set_does_not_cost_the_others(job):
     changed = replace(job, data=replace(job.data, test={**job.data.test, "extra": [str(extra)]}))
     assert set(json.loads((run(changed) / "scores.json").read_text())) == {"dev", "toy", "extra"}
     extra.unlink()
-    evaluate_command(
-        EvaluateJob(checkpoint=str(Path(job.run.root) / "run"), output=str(extra.parent / "again"), device=Device.cpu)
-    )
+    options = {"checkpoint": str(Path(job.run.root) / "run"), "decode": job.decode, "device": Device.cpu}
+    evaluate_command(EvaluateJob(output=str(extra.parent / "again"), **options))
     assert set(json.loads((extra.parent / "again" / "scores.json").read_text())) == {"dev", "toy"}
 
 
