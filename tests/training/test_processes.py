@@ -98,7 +98,7 @@ STOPS = {  # what comes when: on which rank, at which update, which signal, and 
     "within-an-epoch": {"signal": [1, 17, signal.SIGTERM], "code": 143},
     "at-an-epochs-end": {"signal": [0, 12, signal.SIGINT], "code": 130},
     "while-decoding": {"signal": [1, 12, signal.SIGUSR1], "during": "decoding", "code": 138},
-    "while-saving": {"signal": [0, 12, signal.SIGHUP], "during": "saving", "code": 129},
+    "while-saving": {"signal": [0, 8, signal.SIGHUP], "during": "saving", "code": 129},
 }
 
 
