@@ -6,7 +6,9 @@ import pytest
 import torch
 from tests_support import toy_pairs
 
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup sets aside: tests hang up themselves
+# Tests send themselves what nohup and a shell's background set aside
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
