@@ -44,10 +44,10 @@ class Sources:
 def locate(config: DataConfig, report: Report, training: bool = True) -> Sources:
     """The files of the configured corpus; what is missing is downloaded or generated first.
 
-    Scoring alone goes without the training files: with training=False they are not looked for, and a folder that a
-    run knows from another machine need not be here. `report` gets a
-    line per download and finding. DataUnavailable when files are neither here nor reachable,
-    UserError for a direction the corpus lacks or for entries of data.train, dev and test that make no pairs.
+    Scoring alone goes without the training files: with training=False they are not looked for, and a folder that a run
+    knows from another machine need not be here. `report` gets a line per download and finding. DataUnavailable when
+    files are neither here nor reachable, UserError for a direction the corpus lacks or for entries of data.train, dev
+    and test that make no pairs.
     """
     if config.corpus is Corpus.files:
         return _files(config, report, training)
