@@ -26,7 +26,7 @@ TRAINING = [
     *("model.dropout=0.1", "model.encoder_layers=1", "model.decoder_layers=1", "optim.warmup_steps=20"),
     *("decode=greedy", "decode.max_length_a=0", "decode.max_length_b=10", "train.update_tokens=400"),
     *("train.save_every=4", "train.validate_every=20", "train.log_every=3"),
-    *("train.average=2", "train.threads=1"),
+    *("train.average=2", "train.threads=1", "train.device=cpu", "train.precision=fp32"),
 ]
 TIMED = {"target_tokens_per_second", "memory_gib"}
 SLOWEST_EXIT = 10.0  # seconds from a signal that asks

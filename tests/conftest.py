@@ -1,14 +1,82 @@
-"""Shared fixtures: a toy model and its tokenizers."""
+"""Shared fixtures: a toy model and its tokenizers, and a watch over tests that leave a choice to the machine."""
 
 import signal
+import subprocess
 
 import pytest
 import torch
 from tests_support import toy_pairs
 
+from mt.config import Device, Precision
+from mt.runtime import device as device_module
+
 # Tests send themselves what nohup and a shell's background set aside
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+PROCESSORS = {"plain": False, "bf16": True}  # by name: whether they multiply in bfloat16
+
+
+def pytest_addoption(parser):
+    parser.addoption("--processor", choices=PROCESSORS, help="the whole suite as on a CPU without or with bfloat16")
+
+
+@pytest.fixture(params=PROCESSORS)
+def processor(request, monkeypatch):
+    """The name of a simulated CPU, without or with instructions for bfloat16."""
+    simulate_processor(monkeypatch, request.param)
+    return request.param
+
+
+def simulate_processor(monkeypatch, name):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: PROCESSORS[name])
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_to_auto(request, monkeypatch):
+    """Fails a test that lets `auto` choose its device or precision, unless it is marked to be about that.
+
+    Such a test would compare other numbers on another machine. Commands that are run in processes of their own must
+    name both on their command lines.
+    """
+    if name := request.config.getoption("processor"):
+        simulate_processor(monkeypatch, name)
+    if request.node.get_closest_marker("auto"):
+        yield
+        return
+    chosen = []
+    choose_device, choose_products, start = (
+        device_module.choose_device,
+        device_module.choose_products,
+        subprocess.Popen.__init__,
+    )
+
+    def watched_device(device):
+        chosen.extend(["device"] if device is Device.auto else [])
+        return choose_device(device)
+
+    def watched_products(precision, device):
+        chosen.extend(["precision"] if precision is Precision.auto else [])
+        return choose_products(precision, device)
+
+    def watched_start(self, arguments, *rest, **options):
+        chosen.extend(left_to_auto(arguments))
+        start(self, arguments, *rest, **options)
+
+    monkeypatch.setattr(device_module, "choose_device", watched_device)
+    monkeypatch.setattr(device_module, "choose_products", watched_products)
+    monkeypatch.setattr(subprocess.Popen, "__init__", watched_start)
+    yield
+    assert not chosen, f"auto chose the {' and the '.join(sorted(set(chosen)))}: name it, or mark the test as `auto`"
+
+
+def left_to_auto(arguments):
+    """What a command line of mt, if it is one, leaves to the machine."""
+    named = {str(argument).partition("=")[0] for argument in arguments}
+    if "train" in named:
+        return [key for key in ("device", "precision") if f"train.{key}" not in named]
+    return ["device"] if {"translate", "evaluate"} & named and "device" not in named else []
 
 
 @pytest.fixture(scope="session")

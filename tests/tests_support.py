@@ -15,6 +15,7 @@ from mt.config import (
     Device,
     ModelConfig,
     OptimConfig,
+    Precision,
     RunConfig,
     Schedule,
     TokenizerConfig,
@@ -63,7 +64,7 @@ def toy_job(folder: Path, **train: Any) -> TrainJob:
         tokenizer=TokenizerConfig(vocab_size=330),
         model=ModelConfig(d_model=16, d_ff=32, heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0),
         optim=OptimConfig(schedule=Schedule.constant, peak_lr=0.01, warmup_steps=1),
-        train=TrainConfig(device=Device.cpu, **{**settings, **train}),
+        train=TrainConfig(device=Device.cpu, **{"precision": Precision.fp32, **settings, **train}),
         decode=DecodeConfig(beam_size=2),
     )
 

@@ -7,7 +7,7 @@ import pytest
 from tests_support import save_checkpoint
 
 from mt.checkpoint_store import CheckpointStore
-from mt.config import DecodeConfig, TranslateJob
+from mt.config import DecodeConfig, Device, TranslateJob
 from mt.decoding.command import translate_command
 from mt.decoding.translator import Translator
 from mt.errors import UserError
@@ -21,7 +21,7 @@ def checkpoint(toy_model, toy_tokenizers, tmp_path):
 
 def run_command(monkeypatch, capfdbinary, data, **job):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    translate_command(TranslateJob(**job))
+    translate_command(TranslateJob(device=Device.cpu, **job))
     return capfdbinary.readouterr()
 
 
@@ -33,7 +33,7 @@ def test_a_line_for_a_line_whatever_the_bytes(checkpoint, monkeypatch, capfdbina
     assert len(lines) == 6 and lines[-1] == "" and lines[1] == "" and all(lines[i] for i in (0, 2, 3, 4))
     assert len(out.decode("utf-8").splitlines()) == 5
     assert b"2 lines are not UTF-8" in err
-    assert lines[0] == Translator.load(checkpoint, DecodeConfig(beam_size=2)).translate(["a dog"])[0]
+    assert lines[0] == Translator.load(checkpoint, DecodeConfig(beam_size=2), "cpu").translate(["a dog"])[0]
 
 
 def test_nbest_lines_name_their_sentence_and_score(checkpoint, monkeypatch, capfdbinary):

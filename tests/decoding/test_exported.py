@@ -219,6 +219,7 @@ def test_translating_with_an_export_imports_no_torch(exported):
     run, _ = exported()
     program = "import sys; from mt.cli import main; sys.exit(main(sys.argv[1:]) or 'torch' in sys.modules)"
     command = [sys.executable, "-c", program, "translate", f"checkpoint={run}", "decode.engine=ctranslate2"]
+    command += ["device=cpu"]
     done = subprocess.run(command, input=b"a dog\n\n", capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.count(b"\n") == 2

@@ -41,6 +41,9 @@ def job(tmp_path):
     return toy_job(tmp_path)
 
 
+PRECISIONS = {"plain": "fp32", "bf16": "bf16"}  # what auto chooses, by processor
+
+
 def run(job, **changes):
     """Train with changes given as section={key: value}; the run's folder."""
     job = replace(job, **{section: replace(getattr(job, section), **values) for section, values in changes.items()})
@@ -114,8 +117,12 @@ def test_validations_bleu_is_what_evaluate_gives_for_that_checkpoint(job):
     assert json.loads((folder / "scores.json").read_text())["dev"]["sacrebleu"] == pytest.approx(logged, abs=0.005)
 
 
-@pytest.mark.parametrize(("name", "tolerance"), [("sgd", 1e-6), ("adam", 5e-4)])
-def test_the_batch_limit_changes_no_update(job, name, tolerance):
+@pytest.mark.parametrize(
+    ("name", "precision", "tolerance", "relative"),
+    [("sgd", "fp32", 1e-6, 1e-4), ("adam", "fp32", 5e-4, 1e-4), ("sgd", "bf16", 1e-3, 1e-3)],
+)
+def test_the_batch_limit_changes_no_update(job, name, precision, tolerance, relative):
+    job = replace(job, train=replace(job.train, precision=Precision(precision)))
     optim = {"name": Optimizer(name), "peak_lr": 0.1 if name == "sgd" else 0.001, "eps": 1e-6}
     whole, *others = [
         run(job, run={"name": f"run{limit}"}, optim=optim, train={"batch_tokens": limit}) for limit in (4000, 250, 90)
@@ -123,7 +130,7 @@ def test_the_batch_limit_changes_no_update(job, name, tolerance):
     losses = [line["loss"] for line in records(whole, "train")]
     for other in others:
         assert largest_difference(weights(whole), weights(other)) < tolerance
-        assert [line["loss"] for line in records(other, "train")] == pytest.approx(losses, rel=1e-4)
+        assert [line["loss"] for line in records(other, "train")] == pytest.approx(losses, rel=relative)
     assert (
         largest_difference(
             weights(whole), weights(run(job, run={"name": "seed"}, optim=optim, train={"max_updates": 4}))
@@ -140,8 +147,10 @@ def test_validating_and_saving_often_changes_nothing(job):
     assert [r["loss"] for r in records(often, "train")] == [r["loss"] for r in records(never, "train")]
 
 
-@pytest.mark.parametrize("stop_at", [17, 18])  # within the sixth epoch, and exactly at its end
-def test_stopped_and_continued_equals_undisturbed(job, stop_at, monkeypatch):
+@pytest.mark.parametrize(("stop_at", "precision"), [(17, "fp32"), (18, "fp32"), (17, "bf16")])
+def test_stopped_and_continued_equals_undisturbed(job, stop_at, precision, monkeypatch):
+    """Stopped within the sixth epoch, and exactly at its end."""
+    job = replace(job, train=replace(job.train, precision=Precision(precision)))
     settings = {
         "model": {"dropout": 0.2},
         "train": {"max_updates": 30, "average": 2, "update_tokens": 700, "log_every": 4},
@@ -345,6 +354,15 @@ def test_bf16_products_train_too_and_are_another_setting(job):
     assert losses == pytest.approx(exact, rel=0.02) and losses != exact
 
 
+@pytest.mark.auto
+def test_auto_trains_in_the_type_that_the_processor_is_fast_at(job, processor):
+    folder = run(job, train={"precision": Precision.auto, "max_updates": 2})
+    product = {"plain": "float32", "bf16": "bfloat16"}[processor]
+    assert f" {product} products" in (folder / "train.log").read_text()
+    named = run(job, run={"name": "named"}, train={"precision": Precision(PRECISIONS[processor]), "max_updates": 2})
+    assert largest_difference(weights(folder), weights(named)) == 0
+
+
 def test_evaluating_files_checks_their_counts(job, tmp_path):
     folder = run(job)
     source, target = job.data.test["toy"]
@@ -509,7 +527,8 @@ def test_a_fine_tuning_goes_on_from_the_command_line_when_its_beginning_is_gone(
     first = run(job)
     files = [f"data.{split}=[{','.join(getattr(job.data, split))}]" for split in ("train", "dev")]
     places = [f"run.root={job.run.root}", f"data.prepared_dir={job.data.prepared_dir}", f"train.init_from={first}"]
-    common = ["train", "data=files", *files, *places, "train.device=cpu", "decode.max_length_a=0"]
+    common = ["train", "data=files", *files, *places, "train.device=cpu", "train.precision=fp32"]
+    common += ["decode.max_length_a=0"]
     assert main([*common, "run.name=tuned", "train.max_updates=2"]) == 0
     shutil.rmtree(first)
     assert main([*common, "run.name=tuned", "train.max_updates=3"]) == 0
