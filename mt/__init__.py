@@ -1,4 +1,4 @@
-"""Train encoder-decoder translation models from two files of text; see README.md.
+"""Train encoder-decoder translation models from two files of text.
 
 From Python: `mt.Translator.load("outputs/multi30k-en-de").translate(["A dog runs."])`.
 """
@@ -9,7 +9,7 @@ __all__ = ["Translator"]
 
 
 def __getattr__(name: str) -> Any:
-    # imported on use: torch takes seconds, and `mt --help` does not need it
+    # Imported when it is used, because torch takes seconds and `mt --help` does not need it
     if name == "Translator":
         from mt.decoding.translator import Translator
 

@@ -127,6 +127,8 @@ def results(case: Case, work: Path, run: str) -> dict[str, Any]:
     source, reference = text(case, work)
     common = [f"checkpoint={folder}", "device=cpu", f"devices={case.processes}", f"threads={2 // case.processes}"]
     translations = mt(work, "translate", *common, "decode.nbest=2", f"input={source}")
+    for path in (*folder.glob("scores-files*"), *folder.glob("hypotheses/scores-files*")):
+        path.unlink()  # of a finished run, where they name a file in another folder
     mt(work, "evaluate", *common, f"input={source}", f"reference={reference}")
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     checkpoints = folder / "checkpoints"

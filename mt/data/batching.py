@@ -1,27 +1,149 @@
-"""The epoch plan: which sentences make an update, and how an update is cut into batches. Pure numpy.
+"""From token ids to batches: the plan of an epoch, its updates, and the batches of an update for one process.
 
-An update is a matter of learning: up to `update_tokens` real target tokens, the same sentences whatever the
-machine. A batch is a matter of memory: rows x (longest source + longest target) up to `batch_tokens`.
-Lengths count the end-of-sentence token everywhere.
+An update matters for learning: up to `update_tokens` non-padding target tokens, the same sentences on any machine. A
+batch matters for memory: rows x (longest source + longest target) up to `batch_tokens`. Lengths count EOS.
 """
 
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mt.tokenizers.special_ids import BOS, EOS, PAD
+
+IdArray = NDArray[np.integer]
 Indices = NDArray[np.int64]
 Lengths = NDArray[np.int64]
 
 SLICE_TOKENS = 4096  # sentences of similar length that stay together: short enough that big updates mix many
 POOL_SLICES = 256  # slices sorted together: long enough for little padding, short enough to keep the order random
+LOOKED_AT = 1000  # updates that are searched for the largest batch
+
+
+@dataclass(frozen=True)
+class Ids:
+    """Sentences of token ids without special ids. Sentence i is ids[offsets[i]:offsets[i + 1]]."""
+
+    ids: IdArray
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, sentence: int) -> IdArray:
+        return self.ids[self.offsets[sentence] : self.offsets[sentence + 1]]
+
+    def lengths(self) -> Lengths:
+        """The tokens of each sentence, EOS counted."""
+        return np.diff(self.offsets) + 1
+
+    @classmethod
+    def of(cls, sentences: Sequence[IdArray]) -> "Ids":
+        """Sentences in memory."""
+        offsets = np.zeros(len(sentences) + 1, dtype=np.int64)
+        np.cumsum([len(sentence) for sentence in sentences], out=offsets[1:])
+        flat = np.concatenate(sentences) if len(sentences) else np.zeros(0, dtype=np.int32)
+        return cls(flat, offsets)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded ids, int64. B sentences, S longest source, T longest target, EOS included.
+
+    `target_in` begins with BOS, `target_out` ends with EOS: position t of the one predicts position t of the other.
+    """
+
+    source: Tensor  # [B, S]
+    target_in: Tensor  # [B, T]
+    target_out: Tensor  # [B, T]
+    non_padding: Tensor  # [target tokens] positions of the tokens in the flattened target_out
+    sentences: Indices  # [B] numbers of the sentences in the corpus
+    tokens: int  # non-padding tokens, source and target together
+
+    @property
+    def target_tokens(self) -> int:
+        return len(self.non_padding)
+
+    @property
+    def cells(self) -> int:
+        """Tokens and padding, source and target together."""
+        return self.source.numel() + self.target_out.numel()
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same batch on a device; copies from pinned memory run beside the computation."""
+        if device.type == "cpu":
+            return self
+        tensors = self.source, self.target_in, self.target_out, self.non_padding
+        source, target_in, target_out, non_padding = (x.pin_memory().to(device, non_blocking=True) for x in tensors)
+        return replace(self, source=source, target_in=target_in, target_out=target_out, non_padding=non_padding)
+
+
+@dataclass(frozen=True)
+class Update:
+    """One process's share of the sentences of one optimizer step, in batches; at least one.
+
+    The batch of a process without a sentence has no target token that counts, so that it adds nothing to the gradient.
+    """
+
+    batches: list[Batch]
+    target_tokens: int  # of all processes, EOS counted
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The sentences of an epoch and the plan that divides them into updates."""
+
+    source: Ids
+    target: Ids
+    plan: list[Indices]
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    def updates(self, done: int, batch_tokens: int, rank: int, world_size: int) -> Iterator[Update]:
+        """The updates after the first `done` ones, as one of the processes sees them."""
+        lengths = self.source.lengths(), self.target.lengths()
+        for rows in self.plan[done:]:
+            shares = cut_batches(rows, *lengths, batch_tokens, rank, world_size)
+            batches = [self._batch(share) for share in shares]
+            if not batches:
+                batch = self._batch(rows[:1])
+                batches = [replace(batch, non_padding=batch.non_padding[:0], tokens=0)]
+            yield Update(batches, int(lengths[1][rows].sum()))
+
+    def largest(self, batch_tokens: int, rank: int, world_size: int) -> Batch:
+        """The batch that needs most memory: most cells; among equals, the longest sentences.
+
+        It is searched for in up to LOOKED_AT updates, spread over the plan, and in the one with the longest pair.
+        """
+        lengths = self.source.lengths(), self.target.lengths()
+        together = lengths[0] + lengths[1]
+
+        def need(rows: Indices) -> tuple[int, int]:
+            return len(rows) * int(lengths[0][rows].max() + lengths[1][rows].max()), int(together[rows].max())
+
+        def largest_batch(rows: Indices, of: int) -> Indices:
+            return max(cut_batches(rows, *lengths, batch_tokens, of, world_size) or [rows[:1]], key=need)
+
+        longest = max(self.plan, key=lambda rows: together[rows].max())
+        candidates = [*self.plan[:: -(-len(self.plan) // LOOKED_AT)], longest]
+        rows = max(candidates, key=lambda rows: need(largest_batch(rows, of=0)))  # rank 0 has the longest sentences
+        return self._batch(largest_batch(rows, rank))
+
+    def _batch(self, rows: Indices) -> Batch:
+        return collate([self.source[i] for i in rows], [self.target[i] for i in rows], rows)
 
 
 def plan_epoch(
     source_lengths: Lengths, target_lengths: Lengths, seed: int, epoch: int, update_tokens: int
 ) -> list[Indices]:
-    """The updates of an epoch: a partition of all sentences, a pure function of the arguments.
+    """The sentences of each update of an epoch: a partition of all, and a pure function of the arguments.
 
-    Shuffle; sort each pool by length; cut into slices; shuffle the slices; fill updates with whole slices. An
-    update holds at most `update_tokens` target tokens, or else a single sentence.
+    Shuffle; sort each pool by length; cut into slices; shuffle the slices; fill updates with whole slices. An update
+    has at most `update_tokens` target tokens, unless it is a single sentence.
     """
     random = np.random.default_rng([seed, epoch])
     order = random.permutation(len(target_lengths))
@@ -37,7 +159,7 @@ def plan_epoch(
 def _by_length(pool: Indices, source_lengths: Lengths, target_lengths: Lengths) -> Indices:
     """By target length, then by source length up and down in turn, so that no neighbours differ much in either.
 
-    Both lengths and the place in the pool become one number, which sorts several times faster than keys do.
+    Both lengths and the position in the pool become one number, because one key sorts several times faster.
     """
     source, target = source_lengths[pool], target_lengths[pool]
     longest = int(source.max())
@@ -46,7 +168,7 @@ def _by_length(pool: Indices, source_lengths: Lengths, target_lengths: Lengths) 
 
 
 def _cut(order: Indices, weights: Lengths, limit: int) -> list[Indices]:
-    """Runs of `order` whose weights sum to at most `limit`, or hold one element."""
+    """Runs of `order` whose weights sum to at most `limit`, or that hold one element."""
     ends = np.cumsum(weights[order])
     pieces, start, before = [], 0, 0
     while start < len(order):
@@ -67,18 +189,18 @@ def _fill(slices: list[Indices], target_lengths: Lengths, update_tokens: int) ->
 
 
 def cut_batches(
-    update: Indices,
+    rows: Indices,
     source_lengths: Lengths,
     target_lengths: Lengths,
     batch_tokens: int,
     rank: int = 0,
     world_size: int = 1,
 ) -> list[Indices]:
-    """One process's share of an update, longest first, in batches within `batch_tokens`; empty for no share.
+    """One process's share of some sentences, longest first, in batches within `batch_tokens`; empty without a share.
 
-    A single pair above the limit is a ValueError: pairs that can't fit are dropped before, by data.max_tokens.
+    Raises ValueError for a single pair above the limit: data.max_tokens drops such pairs before.
     """
-    by_length = update[np.lexsort((update, source_lengths[update], target_lengths[update]))[::-1]]
+    by_length = rows[np.lexsort((rows, source_lengths[rows], target_lengths[rows]))[::-1]]
     share = by_length[rank::world_size]
     batches, start, longest_source, longest_target = [], 0, 0, 0
     for position, sentence in enumerate(share):
@@ -92,3 +214,34 @@ def cut_batches(
     if start < len(share):
         batches.append(share[start:])
     return batches
+
+
+def collate(sources: Sequence[IdArray], targets: Sequence[IdArray], sentences: Indices) -> Batch:
+    """Pairs of ids without special ids as one batch; `sentences` are their numbers."""
+    target_out = _pad(targets, bos=False)
+    return Batch(
+        source=pad_source(sources),
+        target_in=_pad(targets, bos=True),
+        target_out=target_out,
+        non_padding=(target_out != PAD).flatten().nonzero()[:, 0],
+        sentences=sentences,
+        tokens=sum(len(ids) + 1 for side in (sources, targets) for ids in side),
+    )
+
+
+def pad_source(sources: Sequence[IdArray]) -> Tensor:
+    """Sources with EOS, padded: [B, S] int64."""
+    return _pad(sources, bos=False)
+
+
+def _pad(sentences: Sequence[IdArray], bos: bool) -> Tensor:
+    """[B, longest + 1]: BOS before each sentence, or EOS after it."""
+    width = max(len(ids) for ids in sentences) + 1
+    padded = np.full((len(sentences), width), PAD, dtype=np.int64)
+    if bos:
+        padded[:, 0] = BOS
+    for row, ids in zip(padded, sentences, strict=True):
+        row[bos : bos + len(ids)] = ids
+        if not bos:
+            row[len(ids)] = EOS
+    return torch.from_numpy(padded)

@@ -1,4 +1,4 @@
-"""Which training pairs are kept, and the report of what was dropped or noted.
+"""Which training pairs are kept, and the report of those that were dropped or noted.
 
 Nothing here changes a text: training pairs are kept or dropped whole, and counted either way.
 """
@@ -9,20 +9,18 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
-from mt.config import DataConfig
+from mt.config.schema import DataConfig
+from mt.corpora.formats import Pair
 from mt.errors import UserError
 
 INVALID_UTF8 = "invalid UTF-8"
-EMPTY_SOURCE = "empty source"
-EMPTY_TARGET = "empty target"
 ONE_SIDED = "only one side has letters or digits"
+HELD_OUT = "the same as a pair held out for development"
 IDENTICAL = "pairs with source and target identical"
 DUPLICATE = "pairs that repeat an earlier one"
 UNEVEN = "pairs with one side over 3 times as long as the other, in characters"
-
-P = TypeVar("P", bound=tuple[str, str])
 
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _UNEVEN_RATIO = 3
@@ -33,10 +31,7 @@ _EXCERPT = 80
 
 @dataclass
 class CleaningReport:
-    """What cleaning did: pairs read, pairs dropped by reason with examples, and things noted but kept.
-
-    Later stages add their own reasons through `drop`; `kept` is what is left after all of them.
-    """
+    """Pairs read, pairs dropped by reason with examples, and things noted but kept."""
 
     read: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
@@ -49,47 +44,40 @@ class CleaningReport:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "CleaningReport":
-        """What `as_dict` made plain."""
-        dropped, notes = Counter(plain["dropped"]), Counter(plain["notes"])
-        return cls(plain["read"], dropped, dict(plain["examples"]), notes)
+        """The report that `as_dict` turned into plain types."""
+        return cls(plain["read"], Counter(plain["dropped"]), dict(plain["examples"]), Counter(plain["notes"]))
 
     def drop(self, reason: str, where: str, source: str, target: str) -> None:
-        """Count a pair that was read as dropped; the first few of each reason become examples."""
+        """Count a pair as dropped; the first few of each reason become examples."""
         self.dropped[reason] += 1
         examples = self.examples.setdefault(reason, [])
         if len(examples) < _EXAMPLES:
             examples.append({"where": where, "source": _excerpt(source), "target": _excerpt(target)})
 
     def check_kept(self, held_out: int = 0) -> None:
-        """UserError when no training pair is left besides those held out for development."""
+        """Raise UserError if no training pair is left besides those held out for development."""
         if self.read == 0:
             raise UserError("the training files are empty: data.train needs pairs of sentences")
         if self.kept <= held_out:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.most_common())
             raise UserError(
-                f"of {self.read:,} training pairs none is left to train on ({reasons or 'too few'}): mend the files, or"
-                " raise the limits data.max_characters, data.max_tokens and data.max_ratio"
+                f"of {self.read:,} training pairs none is left to train on ({reasons or 'too few'}): correct the files,"
+                " or raise the limits data.max_characters, data.max_tokens and data.max_ratio"
             )
 
     def lines(self) -> list[str]:
-        """For the log: totals, then a line per reason and example, then the notes."""
+        """Lines for the log: totals, then each reason with its examples, then the notes."""
         lines = [f"training pairs: {self.read:,} read, {self.kept:,} kept, {self.dropped.total():,} dropped"]
         for reason, count in self.dropped.most_common():
             lines.append(f"{count:,} {'pair' if count == 1 else 'pairs'} dropped: {reason}")
             for example in self.examples[reason]:
                 lines.append(f"  {example['where']}: {example['source']!r} | {example['target']!r}")
-        lines += [f"noted, not dropped: {count:,} {what}" for what, count in self.notes.items() if count]
+        lines += [f"noted, not dropped: {count:,} {note}" for note, count in self.notes.items() if count]
         return lines
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: read, kept, dropped {reason: count}, examples {reason: [...]}, notes {what: count}."""
-        return {
-            "read": self.read,
-            "kept": self.kept,
-            "dropped": dict(self.dropped),
-            "examples": self.examples,
-            "notes": dict(self.notes),
-        }
+        """For JSON: read, kept, dropped {reason: count}, examples {reason: [...]}, notes {note: count}."""
+        return {"kept": self.kept, **vars(self)}
 
 
 def _excerpt(text: str) -> str:
@@ -97,18 +85,17 @@ def _excerpt(text: str) -> str:
     return printable + "…" if len(text) > _EXCERPT else printable
 
 
-def clean(pairs: Iterable[P], config: DataConfig, report: CleaningReport) -> Iterator[P]:
-    """The training pairs worth keeping, unchanged; `report` is complete when the last one was taken.
+def clean(pairs: Iterable[Pair], config: DataConfig, report: CleaningReport) -> Iterator[Pair]:
+    """The training pairs to keep, unchanged; `report` is complete when the last one was taken.
 
-    Pairs of read_pairs are reported with their file and line. UserError at the end when none is left.
+    Raises UserError at the end if none is left.
     """
     hashes = array("q")
     for pair in pairs:
         report.read += 1
         source, target = pair
-        reason = _fault(source, target, config.max_characters)
-        if reason:
-            report.drop(reason, getattr(pair, "where", f"pair {report.read}"), source, target)
+        if reason := INVALID_UTF8 if not pair.valid else _fault(source, target, config.max_characters):
+            report.drop(reason, pair.where, source, target)
             continue
         if source == target:
             report.notes[IDENTICAL] += 1
@@ -123,33 +110,43 @@ def clean(pairs: Iterable[P], config: DataConfig, report: CleaningReport) -> Ite
 
 
 def _fault(source: str, target: str, max_characters: int) -> str | None:
-    if not source.strip():
-        return EMPTY_SOURCE
-    if not target.strip():
-        return EMPTY_TARGET
-    if len(source) > max_characters:
-        return f"source longer than {max_characters} characters"
-    if len(target) > max_characters:
-        return f"target longer than {max_characters} characters"
+    sides = ("source", source), ("target", target)
+    for side, text in sides:
+        if not text.strip():
+            return f"empty {side}"
+    for side, text in sides:
+        if len(text) > max_characters:
+            return f"{side} longer than {max_characters} characters"
     if bool(_LETTER_OR_DIGIT.search(source)) != bool(_LETTER_OR_DIGIT.search(target)):
         return ONE_SIDED
+    return None
+
+
+def fault_in_tokens(source: int, target: int, config: DataConfig) -> str | None:
+    """The reason to drop a pair with so many tokens on its sides, if there is one."""
+    if not source or not target:
+        return "no tokens on one side"
+    if max(source, target) > config.max_tokens:
+        return f"more than {config.max_tokens} tokens on one side"
+    if max(source, target) > config.max_ratio * min(source, target):
+        return f"one side more than {config.max_ratio:g} times as many tokens as the other"
     return None
 
 
 def _distinct(hashes: "array[int]") -> int:
     import numpy as np
 
-    # sorted 8-byte numbers take a tenth of the memory of a set
+    # Sorted 8-byte numbers take a tenth of the memory of a set
     return len(np.unique(np.frombuffer(hashes, dtype=np.int64)))
 
 
 def overlap(train_pairs: Iterable[tuple[str, str]], test_pairs: Iterable[tuple[str, str]]) -> int:
-    """How many of the test pairs occur in the training pairs; memory grows with the test pairs only."""
+    """The number of test pairs that occur in the training pairs; memory grows with the test pairs only."""
     wanted = Counter(hash((source, target)) for source, target in test_pairs)
     found = {number for pair in train_pairs if (number := hash((pair[0], pair[1]))) in wanted}
     return sum(wanted[number] for number in found)
 
 
 def non_nfc(lines: Iterable[str]) -> int:
-    """How many lines are not in Unicode's composed form NFC: as references they cost score invisibly."""
+    """The number of lines that are not in Unicode's composed form NFC, which costs references an invisible score."""
     return sum(not unicodedata.is_normalized("NFC", line) for line in lines)

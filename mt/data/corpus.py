@@ -1,59 +1,129 @@
-"""Token ids on disk: one flat array and its offsets per side, memory-mapped, written as a stream."""
+"""A prepared corpus on disk: token ids of the training text, memory-mapped, and the development text."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mt.data.batching import Batch, Epoch, IdArray, Ids, collate, cut_batches, plan_epoch
+from mt.tokenizers.special_ids import UNK
+from mt.tokenizers.tokenizer import SIDES, Tokenizer, Tokenizers
+
+BLOCK = 8192  # sentences tokenized at a time
+META, ORIGINS, TEXT = "meta.json", "origins.npy", "{split}.{side}.txt"
+IDS, OFFSETS = "{side}.ids.npy", "{side}.offsets.npy"
+
 
 @dataclass(frozen=True)
-class Ids:
-    """Sentences of token ids without special tokens. Sentence i is ids[offsets[i]:offsets[i + 1]]."""
+class DevelopmentSet:
+    """Development text, as text and as ids: it is scored as the one and validated as the other."""
 
-    ids: NDArray[np.integer]
-    offsets: NDArray[np.int64]
+    sources: list[str]
+    references: list[str]
+    source_ids: list[IdArray]
+    reference_ids: list[IdArray]
 
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
+    def batches(self, batch_tokens: int, longest: int) -> list[Batch]:
+        """All sentences in batches, cut after `longest` tokens; none is dropped, even one longer than a batch."""
+        sides = [[ids[:longest] for ids in side] for side in (self.source_ids, self.reference_ids)]
+        lengths = [np.array([len(ids) + 1 for ids in side], dtype=np.int64) for side in sides]
+        limit = max(batch_tokens, int((lengths[0] + lengths[1]).max()))
+        return [
+            collate([sides[0][i] for i in rows], [sides[1][i] for i in rows], rows)
+            for rows in cut_batches(np.arange(len(self.sources)), lengths[0], lengths[1], limit)
+        ]
 
-    def __getitem__(self, sentence: int) -> NDArray[np.integer]:
-        return self.ids[self.offsets[sentence] : self.offsets[sentence + 1]]
 
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each sentence, the end-of-sentence token counted."""
-        return np.diff(self.offsets) + 1
+@dataclass(frozen=True)
+class PreparedCorpus:
+    """A tokenized corpus."""
+
+    folder: Path
+    tokenizers: Tokenizers
+    source: Ids
+    target: Ids
+    dev: DevelopmentSet
+    cleaning: dict[str, Any]  # the report
+    origins: NDArray[np.int64]  # [pairs, 2]: the part of the training text and the line in it, from 1
+    parts: list[str]  # the files of the training text
 
     @classmethod
-    def from_sentences(cls, sentences: Sequence[NDArray[np.integer]]) -> "Ids":
-        """In memory."""
-        offsets = np.zeros(len(sentences) + 1, dtype=np.int64)
-        np.cumsum([len(sentence) for sentence in sentences], out=offsets[1:])
-        flat = np.concatenate(sentences) if sentences else np.zeros(0, dtype=np.int32)
-        return cls(flat, offsets)
+    def load(cls, folder: Path) -> "PreparedCorpus":
+        """Open a prepared corpus."""
+        meta = json.loads((folder / META).read_text(encoding="utf-8"))
+        tokenizers = Tokenizers.load(folder)
+        sources, references = (list(own_lines(folder / TEXT.format(split="dev", side=side))) for side in SIDES)
+        encoded = tokenizers.source.encode(sources), tokenizers.target.encode(references)
+        dev = DevelopmentSet(sources, references, *encoded)
+        source, target = (load_ids(folder, side) for side in SIDES)
+        origins = np.load(folder / ORIGINS, mmap_mode="r")
+        return cls(folder, tokenizers, source, target, dev, meta["cleaning"], origins, meta["parts"])
 
-    @classmethod
-    def load(cls, folder: Path, side: str) -> "Ids":
-        """Memory-mapped: opening reads nothing but the headers."""
-        ids = np.load(folder / f"{side}.ids.npy", mmap_mode="r")
-        return cls(ids, np.load(folder / f"{side}.offsets.npy", mmap_mode="r"))
+    def where(self, sentence: int) -> str:
+        """The file and line that a training pair comes from."""
+        part, line = self.origins[sentence]
+        return f"{self.parts[part]}, line {line}"
+
+    def epoch(
+        self, number: int, seed: int, update_tokens: int, sampling: float, between: Callable[[], None] = lambda: None
+    ) -> Epoch:
+        """An epoch over the stored ids or, with `sampling`, over subwords drawn anew from (seed, number).
+
+        Drawing takes long; `between` is called every few seconds and may raise.
+        """
+        source, target = self.source, self.target
+        if sampling:
+            source, target = (self._draw(side, sampling, seed, number, between) for side in SIDES)
+        plan = plan_epoch(source.lengths(), target.lengths(), seed, number, update_tokens)
+        return Epoch(source, target, plan)
+
+    def _draw(self, side: str, sampling: float, seed: int, epoch: int, between: Callable[[], None]) -> Ids:
+        stored: Ids = getattr(self, side)
+        tokenizer: Tokenizer = getattr(self.tokenizers, side)
+        longest = int(stored.lengths().max())
+        drawn: list[IdArray] = []
+        for start in range(0, len(stored), BLOCK):
+            between()
+            block = [stored[i] for i in range(start, min(start + BLOCK, len(stored)))]
+            block_seed = np.random.SeedSequence([seed, epoch, SIDES.index(side), start]).generate_state(1)[0]
+            sampled = tokenizer.sample([tokenizer.decode(ids) for ids in block], sampling, int(block_seed))
+            # A drawing longer than every stored sentence could exceed the limits of batches and positions, and the
+            # text of an unknown token is lost: such sentences keep their stored ids
+            drawn += [
+                new if len(new) < longest and UNK not in old else old for new, old in zip(sampled, block, strict=True)
+            ]
+        return Ids.of(drawn)
+
+
+def own_lines(path: Path) -> Iterator[str]:
+    """The lines of a text file of a prepared corpus, in which only a line feed ends a line."""
+    with path.open(encoding="utf-8", newline="\n") as stream:
+        for line in stream:
+            yield line.removesuffix("\n")
+
+
+def load_ids(folder: Path, side: str) -> Ids:
+    """One side's ids, memory-mapped: only the headers are read now."""
+    return Ids(*(np.load(folder / name.format(side=side), mmap_mode="r") for name in (IDS, OFFSETS)))
 
 
 class IdsWriter:
-    """Writes an `Ids` block by block; memory does not grow with the corpus but for 8 bytes a sentence."""
+    """Writes one side's ids block by block; memory grows by 8 bytes a sentence only."""
 
     def __init__(self, folder: Path, side: str, vocabulary_size: int) -> None:
         self.dtype = np.dtype(np.uint16 if vocabulary_size <= 2**16 else np.uint32)
-        self._folder, self._side = folder, side
+        self._offsets_path = folder / OFFSETS.format(side=side)
         self._lengths: list[NDArray[np.int64]] = []
-        self._stream: IO[bytes] = (folder / f"{side}.ids.npy").open("wb")
+        self._stream: IO[bytes] = (folder / IDS.format(side=side)).open("wb")
         self._write_header(0)
 
-    def append(self, ids: NDArray[np.integer], lengths: NDArray[np.int64]) -> None:
-        """Add sentences at the end, given one after the other, and how long each is."""
+    def append(self, ids: IdArray, lengths: NDArray[np.int64]) -> None:
+        """Add sentences at the end: their ids one after the other, and the length of each."""
         self._stream.write(ids.astype(self.dtype).tobytes())
         self._lengths.append(lengths)
 
@@ -68,9 +138,9 @@ class IdsWriter:
         with self._stream:
             self._stream.seek(0)
             self._write_header(int(offsets[-1]))
-        np.save(self._folder / f"{self._side}.offsets.npy", offsets)
+        np.save(self._offsets_path, offsets)
 
     def _write_header(self, size: int) -> None:
-        # numpy pads the header so that a longer array's fits in the same place
+        # numpy pads the header, so that the one of a longer array fits in the same place
         description = {"descr": self.dtype.str, "fortran_order": False, "shape": (size,)}
         np.lib.format.write_array_header_1_0(self._stream, description)

@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file
 
-from mt.checkpoint import WEIGHTS, Checkpoint, check_hash
-from mt.config import Activation, ExportType, ModelConfig, Norm, Positions
-from mt.data.tokenizer import SPECIALS, Tokenizers
+from mt.checkpoint.folder import Checkpoint
+from mt.config.schema import Activation, ExportType, ModelConfig, Norm, Positions
 from mt.decoding.exported import POSITIONS
+from mt.model.transformer import sinusoids
+from mt.tokenizers.special_ids import SPECIALS
+from mt.tokenizers.tokenizer import Tokenizers
 
 Weights = Mapping[str, NDArray[np.float32]]
 
 
 def convert(checkpoint: Checkpoint, tokenizers: Tokenizers, kind: ExportType, folder: Path) -> int:
-    """Write model.bin and its vocabularies into a folder that is there; how many positions the model has."""
-    check_hash(checkpoint.folder / WEIGHTS, checkpoint.meta)
-    weights = load_file(checkpoint.folder / WEIGHTS)
+    """Write model.bin and its vocabularies into an existing folder; returns the number of positions of the model."""
+    weights = {name: tensor.numpy() for name, tensor in checkpoint.load_weights().items()}
     specification = _specification(checkpoint.config.model, weights)
     specification.register_source_vocabulary(tokenizers.source.units())
     specification.register_target_vocabulary(tokenizers.target.units())
@@ -48,7 +48,7 @@ def _specification(config: ModelConfig, weights: Weights) -> Any:
     spec.decoder.projection.weight = weights.get("output.weight", target)
     for side, name in ((spec.encoder, "source"), (spec.decoder, "target")):
         table = weights.get(f"{name}_embedding.positions.weight")
-        side.position_encodings.encodings = _sinusoids(config.d_model) if table is None else table
+        side.position_encodings.encodings = sinusoids(0, POSITIONS, config.d_model).numpy() if table is None else table
     if config.norm is Norm.pre:
         _set_norm(spec.encoder.layer_norm, weights, "encoder_norm")
         _set_norm(spec.decoder.layer_norm, weights, "decoder_norm")
@@ -64,15 +64,8 @@ def _specification(config: ModelConfig, weights: Weights) -> Any:
     return spec
 
 
-def _sinusoids(d_model: int) -> NDArray[np.float32]:
-    """The same as `mt.model.transformer.sinusoids`: all sines, then all cosines."""
-    position = np.arange(POSITIONS, dtype=np.float32)[:, None]
-    angle = position * np.exp(np.arange(0, d_model, 2, dtype=np.float32) * np.float32(-np.log(10000.0) / d_model))
-    return np.concatenate((np.sin(angle), np.cos(angle)), axis=1).astype(np.float32)
-
-
 def _set_attention(spec: Any, weights: Weights, name: str, around: str, itself: bool) -> None:
-    """CTranslate2 has one matrix for queries, keys and values of the same input."""
+    """CTranslate2 has one matrix for the queries, keys and values of the same input."""
     query, bias = weights[f"{name}.query.weight"], weights[f"{name}.query.bias"]
     key_value = weights[f"{name}.key_value.weight"]
     if itself:

@@ -1,8 +1,8 @@
 """Translating with an exported model through CTranslate2 (OpenNMT's C++ engine), without torch.
 
-The search is CTranslate2's: a hypothesis that ends leaves its place to another, so that now and then another
-translation wins than in `mt.decoding.search`; and its probabilities are those among the tokens that may be produced, a
-hair larger than ours. Scores of record come from there.
+The search is CTranslate2's: the beam slot of a finished hypothesis goes to another one, so that now and then another
+translation wins than in `mt.decoding.search`; and its probabilities are normalized over the allowed tokens alone, so
+they are slightly larger. Scores of record come from our own search.
 """
 
 import importlib.util
@@ -11,41 +11,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mt.checkpoint import EXPORT_META, WEIGHTS, Checkpoint, Damaged, check_hash
-from mt.config import DecodeConfig, ExportFormat, ExportType
-from mt.data.tokenizer import EOS, SPECIALS, Tokenizers
+from mt.config.schema import DecodeConfig
 from mt.decoding.translation import Translation
-from mt.errors import UserError
+from mt.errors import Corrupt, UserError
+from mt.files import verify_hash
+from mt.run_folder import EXPORT_META
 from mt.runtime.cores import usable_cores
+from mt.tokenizers.special_ids import EOS, SPECIALS
+from mt.tokenizers.tokenizer import Tokenizers
 
 EXPORT_FORMAT = 1
-POSITIONS = 4096  # of sinusoids that an export holds; a learned table has its own
+POSITIONS = 4096  # sinusoidal positions in an export; a learned table has its own
 
 
 def installed() -> bool:
-    """Whether CTranslate2 is here."""
+    """Whether CTranslate2 is installed."""
     return importlib.util.find_spec("ctranslate2") is not None
 
 
-def export_folder(checkpoint: Checkpoint, program: ExportFormat, kind: ExportType) -> Path:
-    """Where a checkpoint's export goes: beside the run's checkpoints, or beside a checkpoint outside a run."""
-    store = checkpoint.folder.parent
-    base = store.parent if store.name == "checkpoints" else store
-    return base / "exports" / f"{checkpoint.folder.name}-{program.value}-{kind.value}"
+def is_export(folder: Path) -> bool:
+    """Whether a folder is an exported model."""
+    return (folder / EXPORT_META).exists()
 
 
-def find_export(checkpoint: Checkpoint) -> Path | None:
-    """The float32 export of exactly these weights, if there is one."""
-    folder = export_folder(checkpoint, ExportFormat.ctranslate2, ExportType.float32)
-    try:
-        meta = read_export_meta(folder)
-    except UserError:
-        return None
-    return folder if meta["weights"] == checkpoint.meta["hashes"].get(WEIGHTS) else None
-
-
-def read_export_meta(folder: Path) -> dict[str, Any]:
-    """What an export says of itself. Raises UserError where it is none."""
+def _read_meta(folder: Path) -> dict[str, Any]:
+    """The description of an export. Raises UserError if it is none."""
     path = folder / EXPORT_META
     try:
         meta = json.loads(path.read_text(encoding="utf-8"))
@@ -61,7 +51,7 @@ class ExportedTranslator:
     """An exported model, its tokenizers and decoding options. A translation never depends on its neighbours."""
 
     def __init__(self, engine: Any, tokenizers: Tokenizers, decode: DecodeConfig, positions: int, name: str) -> None:
-        """`engine`: a ctranslate2.Translator; `positions`: how many there are, for either side."""
+        """`engine` is a ctranslate2.Translator; `positions` is the number of positions of each side."""
         self.engine, self.tokenizers, self.decode = engine, tokenizers, decode
         self.positions, self.name = positions, name
         self._units = tokenizers.source.units()
@@ -69,36 +59,36 @@ class ExportedTranslator:
 
     @classmethod
     def load(cls, folder: Path, decode: DecodeConfig, threads: int = 0) -> "ExportedTranslator":
-        """From an export's folder. Threads: 0 is all cores. Raises UserError, Damaged."""
-        meta = read_export_meta(folder)
-        for name in meta["hashes"]:
-            check_hash(folder / name, meta)
+        """Load the folder of an export. With 0 threads it takes all cores. Raises UserError, Corrupt."""
+        meta = _read_meta(folder)
+        for name, expected in meta["hashes"].items():
+            verify_hash(folder / name, expected)
         import ctranslate2
 
         workers = threads or usable_cores()
         try:
-            # a worker a core: on short sentences that is faster than several cores for one
+            # One worker per core: for short sentences that is faster than several cores for one worker
             engine = ctranslate2.Translator(
                 str(folder), device="cpu", compute_type=meta["type"], inter_threads=workers, intra_threads=1
             )
         except (RuntimeError, ValueError) as error:
-            raise Damaged(f"{folder} cannot be read: {error}") from error
+            raise Corrupt(f"{folder} cannot be read: {error}") from error
         name = f"CTranslate2 {ctranslate2.__version__}, cpu, {workers} threads, {meta['type']}"
         return cls(engine, Tokenizers.load(folder), decode, meta["positions"], name)
 
     def describe(self) -> str:
-        """E.g. "CTranslate2 4.8.5, cpu, 2 threads, float32"."""
+        """For example "CTranslate2 4.8.5, cpu, 2 threads, float32"."""
         return self.name
 
     def too_long(self, lines: Sequence[str]) -> int:
-        """How many lines are longer than the model's positions, so that their ends are not translated."""
+        """The number of lines that are longer than the model's positions, so that their ends are not translated."""
         return sum(len(ids) >= self.positions for ids in self.tokenizers.source.encode(lines))
 
     def translate_nbest(self, lines: Sequence[str]) -> list[list[Translation]]:
         """Up to decode.nbest different hypotheses of each line, best first; at least one."""
         sources = [ids[: self.positions - 1] for ids in self.tokenizers.source.encode(lines)]
         found: list[list[Translation]] = [[Translation("", 0.0, 0.0, (EOS,), False)] for _ in lines]
-        groups: dict[int, list[int]] = {}  # rows by their output limit, of which a call has one
+        groups: dict[int, list[int]] = {}  # rows by output limit, because a call has one limit
         for row, ids in enumerate(sources):
             if len(ids) and self._limit(len(ids)) > 1:
                 groups.setdefault(self._limit(len(ids)), []).append(row)
@@ -109,11 +99,11 @@ class ExportedTranslator:
         return found
 
     def _limit(self, length: int) -> int:
-        """Longest output of a source, EOS counted."""
+        """The longest output of a source of this length, EOS counted."""
         return min(int(self.decode.max_length_a * length + self.decode.max_length_b), self.positions)
 
     def _begin(self, limit: int, sources: list[Any]) -> list[Any]:
-        """Results to come, one a source."""
+        """A future result for each source."""
         decode, units, longest = self.decode, self._units, limit - 1
         results: list[Any] = self.engine.translate_batch(
             [[units[i] for i in ids] for ids in sources],
@@ -135,7 +125,7 @@ class ExportedTranslator:
         translations = []
         for units, score in zip(result.hypotheses, result.scores, strict=True):
             ids = tuple(self._ids[unit] for unit in units)
-            at_limit = len(ids) + 1 >= limit  # then cut, without EOS in the score
+            at_limit = len(ids) + 1 >= limit  # then it is cut, and its score has no EOS
             length = len(ids) + (not at_limit)
             log_probability = score * length**self.decode.length_penalty
             text = self.tokenizers.target.decode(ids)

@@ -1,6 +1,6 @@
-"""Beam search that knows no model: it sees a step function, and a state whose rows it picks.
+"""Beam search that knows no model: it sees a step function, and a state from which it selects rows.
 
-B sentences, k beam slots a sentence, R live rows (one a live slot), V vocabulary. A finished hypothesis takes its
+B sentences, k beam slots per sentence, R live rows (one per live slot), V vocabulary. A finished hypothesis takes its
 slot with it, so that a beam of 1 is greedy search; a sentence without live slots leaves the batch. The score is
 log-probability / length^length_penalty with EOS counted in both, as in fairseq, Marian and CTranslate2.
 """
@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class State(Protocol):
-    """What a step function keeps between steps, one row a live hypothesis."""
+    """The state of a step function between steps, with one row per live hypothesis."""
 
     def select(self, rows: Tensor) -> Any:
         """The state of these rows [R'], in that order; rows may repeat."""
@@ -35,41 +35,41 @@ class Hypothesis:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How to search. Lengths count EOS."""
+class BeamSearchConfig:
+    """The parameters of the search. Lengths count EOS."""
 
     beam_size: int
     length_penalty: float
     bos: int
     eos: int
-    forbidden: tuple[int, ...] = ()  # never produced; their probability is still part of the normalization
+    forbidden: tuple[int, ...] = ()  # never produced; their probability still counts in the normalization
     min_length: int = 1
 
 
 @torch.inference_mode()
-def search(step: StepFunction, state: State, max_lengths: Tensor, settings: Settings) -> list[list[Hypothesis]]:
-    """At most beam_size hypotheses a sentence, all different, best first.
+def search(step: StepFunction, state: State, max_lengths: Tensor, config: BeamSearchConfig) -> list[list[Hypothesis]]:
+    """At most beam_size different hypotheses of each sentence, best first.
 
-    `state` has a row a sentence; `max_lengths` [B] are the longest outputs allowed.
+    `state` has a row per sentence; `max_lengths` [B] are the longest outputs allowed.
     """
-    beam = settings.beam_size
+    beam = config.beam_size
     device = max_lengths.device
     finished: list[list[Hypothesis]] = [[] for _ in max_lengths]
     sentence = torch.arange(len(max_lengths), device=device)  # [R] the sentence of each row
     scores = torch.zeros(len(max_lengths), device=device)  # [R] log-probability so far
-    history = torch.full((len(max_lengths), 1), settings.bos, device=device)  # [R, 1 + length]
-    slots = torch.full((len(max_lengths),), beam, device=device)  # [B] hypotheses still wanted
+    history = torch.full((len(max_lengths), 1), config.bos, device=device)  # [R, 1 + length]
+    slots = torch.full((len(max_lengths),), beam, device=device)  # [B] hypotheses that are still wanted
     length = 0
     while len(sentence):
         length += 1
         logits, state = step(history[:, -1], state)
-        token_scores, tokens = _best_tokens(logits, length, max_lengths[sentence], beam, settings)
+        token_scores, tokens = _best_tokens(logits, length, max_lengths[sentence], beam, config)
         totals = scores[:, None] + token_scores  # [R, k]
         row, column = _best_per_sentence(totals, sentence, slots)
         token, total = tokens[row, column], totals[row, column]
-        ended = token == settings.eos
+        ended = token == config.eos
         if ended.any():
-            _collect(finished, history, sentence, length, max_lengths, settings, row[ended], total[ended])
+            _collect(finished, history, sentence, length, max_lengths, config, row[ended], total[ended])
             slots = slots - torch.bincount(sentence[row[ended]], minlength=len(slots))
         row, token, scores = row[~ended], token[~ended], total[~ended]
         history = torch.cat((history[row], token[:, None]), 1)
@@ -79,27 +79,29 @@ def search(step: StepFunction, state: State, max_lengths: Tensor, settings: Sett
     return [sorted(found, key=lambda hypothesis: -hypothesis.score) for found in finished]
 
 
-def _best_tokens(logits: Tensor, length: int, limits: Tensor, beam: int, settings: Settings) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and ids of each row's k best allowed tokens, [R, k] both; -inf marks what is not allowed."""
+def _best_tokens(
+    logits: Tensor, length: int, limits: Tensor, beam: int, config: BeamSearchConfig
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and ids of the k best allowed tokens of each row, [R, k] both; -inf marks forbidden tokens."""
     logits = logits.float()
     normalizer = logits.logsumexp(1, keepdim=True)
-    logits[:, list(settings.forbidden)] = float("-inf")
-    if length < settings.min_length:
-        logits[length < limits, settings.eos] = float("-inf")
-    if length >= limits.min():  # rarely, so that the others do without a pass over all logits
+    logits[:, list(config.forbidden)] = float("-inf")
+    if length < config.min_length:
+        logits[length < limits, config.eos] = float("-inf")
+    if length >= limits.min():  # rarely; the other steps save a pass over all logits
         ended = length >= limits
-        eos = logits[ended, settings.eos]
+        eos = logits[ended, config.eos]
         logits[ended] = float("-inf")
-        logits[ended, settings.eos] = eos
+        logits[ended, config.eos] = eos
     best, tokens = logits.topk(min(beam, logits.shape[1]), dim=1)
     return best - normalizer, tokens
 
 
 def _best_per_sentence(totals: Tensor, sentence: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
-    """Row and column of the best candidates, as many a sentence as it has slots; by sentence, best first."""
+    """Row and column of the best candidates, as many per sentence as it has slots; by sentence, best first."""
     row = torch.arange(len(totals), device=totals.device).repeat_interleave(totals.shape[1])
     flat = totals.flatten()
-    # By score, then stably by sentence: candidates of a sentence stand together, best first.
+    # By score, then stably by sentence: the candidates of a sentence are adjacent, best first
     order = flat.argsort(descending=True, stable=True)
     order = order[sentence[row[order]].argsort(stable=True)]
     owner = sentence[row[order]]
@@ -115,11 +117,11 @@ def _collect(
     sentence: Tensor,
     length: int,
     max_lengths: Tensor,
-    settings: Settings,
+    config: BeamSearchConfig,
     rows: Tensor,
     totals: Tensor,
 ) -> None:
     for number, prefix, total in zip(sentence[rows].tolist(), history[rows, 1:].tolist(), totals.tolist(), strict=True):
         at_limit = length >= int(max_lengths[number])
-        score = total / length**settings.length_penalty
-        finished[number].append(Hypothesis((*prefix, settings.eos), total, score, at_limit))
+        score = total / length**config.length_penalty
+        finished[number].append(Hypothesis((*prefix, config.eos), total, score, at_limit))

@@ -1,4 +1,4 @@
-"""What an engine gives for a line, and what `mt translate` asks of an engine. Imports nothing that takes time."""
+"""The result of translating a line, and the interface of both engines. Imports nothing that takes time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ class Translation:
 
 
 class Engine(Protocol):
-    """Something that translates."""
+    """`Translator` or `ExportedTranslator`."""
 
     def translate_nbest(self, lines: Sequence[str]) -> list[list[Translation]]:
         """Up to decode.nbest different hypotheses of each line, best first; at least one."""
 
     def too_long(self, lines: Sequence[str]) -> int:
-        """How many lines are longer than the model's positions, so that their ends are not translated."""
+        """The number of lines that are longer than the model's positions, so that their ends are not translated."""
 
     def describe(self) -> str:
-        """What translates, and on what."""
+        """The engine and the hardware it runs on."""

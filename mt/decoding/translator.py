@@ -1,24 +1,25 @@
-"""Text in, text out: the translator that every score comes from, and `mt translate` where no other is asked for."""
+"""Text in, text out: the engine that every score comes from."""
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mt.checkpoint import Checkpoint
-from mt.config import DecodeConfig, Device, Precision
-from mt.data.collate import pad_source
-from mt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizers
-from mt.decoding.search import Hypothesis, Settings, search
+from mt.checkpoint.folder import Checkpoint
+from mt.config.schema import DecodeConfig, Device, Precision
+from mt.data.batching import pad_source
+from mt.decoding.search import BeamSearchConfig, Hypothesis, search
 from mt.decoding.translation import Translation
 from mt.model.transformer import Transformer
+from mt.run_folder import find_checkpoint
 from mt.runtime import distributed
-from mt.runtime.device import Runtime, explained_memory, start
+from mt.runtime.device import Runtime, explain_out_of_memory, start_runtime
 from mt.runtime.stop import Interrupted, StopRequest
+from mt.tokenizers.special_ids import BOS, EOS, PAD, UNK
+from mt.tokenizers.tokenizer import Tokenizers
 
 
 class Translator:
@@ -36,33 +37,44 @@ class Translator:
         precision: Precision | str = Precision.fp32,
         threads: int = 0,
     ) -> "Translator":
-        """From a run folder (its average where there is one, else its best) or a checkpoint folder.
+        """Load a run folder (its average, if it has one, else its best checkpoint) or a checkpoint folder.
 
-        `decode`: None takes the options that the checkpoint was trained with. Sets torch's threads (0: all cores)
-        and the precision of its products for the whole process. Raises UserError for no checkpoint.
+        `decode`: None takes the options that the checkpoint was trained with. Sets torch's threads (0: all cores) and
+        the precision of matrix multiplications for the whole process. Raises UserError if there is no checkpoint.
         """
-        runtime = start(Device(device), Precision(precision), threads)
-        checkpoint = Checkpoint.open(path)
+        runtime = start_runtime(Device(device), Precision(precision), threads)
+        return cls.of(Checkpoint.open(find_checkpoint(path)), decode, runtime)
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, decode: DecodeConfig | None, runtime: Runtime) -> "Translator":
+        """The translator of an opened checkpoint."""
         model = checkpoint.load_model().to(runtime.device)
         return cls(model, checkpoint.load_tokenizers(), decode or checkpoint.config.decode, runtime)
 
     def describe(self) -> str:
-        """E.g. "cpu, 2 threads, float32 products"."""
+        """For example "cpu, 2 threads, float32"."""
         return self.runtime.describe()
 
-    def translate(self, lines: Sequence[str], stop: StopRequest | None = None) -> list[str]:
+    def translate(self, lines: Sequence[str]) -> list[str]:
         """The best translation of each line, in order; an empty line for a blank one."""
-        return [best[0].text for best in self.translate_nbest(lines, stop)]
+        return [best[0].text for best in self.translate_nbest(lines)]
 
-    def translate_nbest(self, lines: Sequence[str], stop: StopRequest | None = None) -> list[list[Translation]]:
+    def translate_nbest(self, lines: Sequence[str]) -> list[list[Translation]]:
         """Up to decode.nbest different hypotheses of each line, best first; at least one.
 
-        Processes that work together call this with the same lines, share the batches out, and all get everything.
-        Raises Interrupted, in all of them, once `stop` is wanted in one.
+        Processes that work together call this with the same lines, share the batches, and all return everything.
         """
-        sources = self.tokenizers.source.encode(lines)
+        return self.translate_ids(self.tokenizers.source.encode(lines))
+
+    def translate_ids(
+        self, sources: Sequence[NDArray[np.integer]], stop: StopRequest | None = None
+    ) -> list[list[Translation]]:
+        """`translate_nbest` for lines that are encoded already.
+
+        Raises Interrupted, in all processes, once `stop` is wanted in one.
+        """
         limit = self.model.longest_input()
-        found: list[list[Translation]] = [[Translation("", 0.0, 0.0, (EOS,), False)] for _ in lines]
+        found: list[list[Translation]] = [[Translation("", 0.0, 0.0, (EOS,), False)] for _ in sources]
         was_training = self.model.training
         self.model.eval()
         own: dict[int, list[Translation]] = {}
@@ -75,11 +87,11 @@ class Translator:
                     interrupted = True
                     break
                 for row, hypotheses in zip(rows, self._search([sources[row][:limit] for row in rows]), strict=True):
-                    if hypotheses:  # none only where a diverged model's scores are not numbers
+                    if hypotheses:  # there are none only if the scores of a diverged model are not numbers
                         own[row] = [self._translation(each) for each in hypotheses[: self.decode.nbest]]
         finally:
             self.model.train(was_training)
-        for share, was_interrupted in distributed.gather((own, interrupted)):
+        for share, was_interrupted in distributed.all_gather((own, interrupted)):
             interrupted |= was_interrupted
             for row, translations in share.items():
                 found[row] = translations
@@ -88,7 +100,7 @@ class Translator:
         return found
 
     def too_long(self, lines: Sequence[str]) -> int:
-        """How many lines are longer than the model's positions, so that their ends are not translated."""
+        """The number of lines that are longer than the model's positions, so that their ends are not translated."""
         limit = self.model.longest_input()
         return 0 if limit == sys.maxsize else sum(len(ids) > limit for ids in self.tokenizers.source.encode(lines))
 
@@ -103,7 +115,7 @@ class Translator:
 
     def _search(self, sources: list[NDArray[np.integer]]) -> list[list[Hypothesis]]:
         decode, device = self.decode, self.runtime.device
-        settings = Settings(
+        config = BeamSearchConfig(
             beam_size=decode.beam_size,
             length_penalty=decode.length_penalty,
             bos=BOS,
@@ -113,10 +125,10 @@ class Translator:
         )
         limits = [int(decode.max_length_a * len(ids) + decode.max_length_b) for ids in sources]
         limits = [min(limit, self.model.longest_input() + 1) for limit in limits]
-        memory = explained_memory("decode.batch_tokens", decode.batch_tokens)
+        memory = explain_out_of_memory("decode.batch_tokens", decode.batch_tokens)
         with torch.inference_mode(), self.runtime.autocast(), memory:
             state = self.model.start(pad_source(sources).to(device))
-            return search(self.model.step, state, torch.tensor(limits, device=device), settings)
+            return search(self.model.step, state, torch.tensor(limits, device=device), config)
 
     def _translation(self, hypothesis: Hypothesis) -> Translation:
         return Translation(
@@ -126,8 +138,3 @@ class Translator:
             hypothesis.tokens,
             hypothesis.at_limit,
         )
-
-
-def validation_options(decode: DecodeConfig, beam_size: int) -> DecodeConfig:
-    """The same options with another beam size and one hypothesis: how translations are made while training."""
-    return replace(decode, beam_size=beam_size, nbest=1)

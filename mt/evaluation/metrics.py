@@ -1,8 +1,7 @@
-"""Scores of translated text: sacreBLEU with its signature and interval, chrF2, TER, and the BLEU that the
-Multi30k papers published.
+"""Scores of translated text: sacreBLEU with its signature and interval, chrF2, TER, and the Multi30k papers' BLEU.
 
-Every function takes one hypothesis and one reference per sentence, both raw detokenized text in the same
-order; scores are in percent. Nothing here reads a file, the network or the home folder.
+Every function takes one hypothesis and one reference per sentence, both raw detokenized text in the same order; scores
+are in percent. Nothing here reads a file, the network or the home folder.
 """
 
 import logging
@@ -14,20 +13,20 @@ from typing import Any
 
 from mt.errors import UserError
 
-# sacreBLEU's own choice for languages that 13a can't cut into words; every other language gets 13a.
+# sacreBLEU's own choice for languages that 13a cannot split into words; every other language gets 13a
 _WORD_CUTTERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
-_NO_MOSES = {*_WORD_CUTTERS, "yue"}  # sacremoses lists some of these, but Moses only cuts text at blanks
+_NO_MOSES = {*_WORD_CUTTERS, "yue"}  # sacremoses lists some of these, but Moses splits text at blanks only
 _RESAMPLES = 1000
 _SACREBLEU_SEED = 12345  # sacreBLEU's default, so that `sacrebleu --confidence` draws the same resamples
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What one set of translations scored, in percent; `ter` is an error rate, lower is better.
+    """The scores of one set of translations, in percent; `ter` is an error rate, lower is better.
 
-    `interval` is the 95% bootstrap interval of `sacrebleu`, or None where it wasn't asked for or there is
-    only one sentence. `compatible` is the Multi30k papers' BLEU (see `published_form`), or None where the
-    target language has no Moses tokenization. `warnings` holds one line each for the user.
+    `interval` is the 95% bootstrap interval of `sacrebleu`, or None for a single sentence. `compatible` is the Multi30k
+    papers' BLEU (see `published_form`), or None if the target language has no Moses tokenization. `warnings` are lines
+    for the user.
     """
 
     sacrebleu: float
@@ -48,18 +47,11 @@ class Scores:
         return values
 
 
-def score(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    target_language: str,
-    *,
-    interval: bool = True,
-    seed: int = _SACREBLEU_SEED,
-) -> Scores:
-    """All scores of `hypotheses` (what the model wrote) against `references` (what people wrote).
+def score(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> Scores:
+    """All scores of `hypotheses` (by the model) against `references` (by people).
 
-    The order of the two matters: exchanged, they give another, plausible number. Raises UserError where their
-    numbers differ, where there are none, and where the target language needs a package that is missing.
+    The order of the two matters: swapped, they give another, plausible number. Raises UserError if their numbers
+    differ, if there are none, and if the target language needs a package that is missing.
     """
     from sacrebleu.metrics import CHRF, TER
 
@@ -67,7 +59,7 @@ def score(
     metric = _bleu_metric(target_language)
     with _sacrebleu_messages() as messages:
         corpus_bleu = metric.corpus_score(hypotheses, [references]).score
-        bounds = _interval(hypotheses, references, target_language, seed) if interval else None
+        bounds = _interval(hypotheses, references, target_language)
     chrf, ter = CHRF(), TER()
     return Scores(
         sacrebleu=corpus_bleu,
@@ -83,10 +75,9 @@ def score(
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> float:
-    """sacreBLEU alone, the same number as `score(...).sacrebleu`: quick enough for validation in training.
+    """sacreBLEU alone, the same number as `score(...).sacrebleu`, for validation while training.
 
-    Raises what `score` raises. It says nothing about tokenized text, as it would at each validation: ask
-    `tokenized_text_warnings` once.
+    Raises what `score` raises, but gives no warnings, which would be the same at each validation.
     """
     _check(hypotheses, references)
     with _sacrebleu_messages():
@@ -94,14 +85,14 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: 
 
 
 def check_language(target_language: str) -> None:
-    """Raise UserError, with the pip line, where scoring this language needs a package that is missing."""
+    """Raise UserError, with the pip command, if scoring this language needs a package that is missing."""
     _bleu_metric(target_language)
 
 
 def tokenized_text_warnings(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[str, ...]:
-    """One line for each side that looks tokenized, whose score would not compare with any other.
+    """A line for each side that looks tokenized, because its score would compare with no other.
 
-    sacreBLEU's sign: 100 hypotheses that end in " .". Here the references count too, and half of a small set.
+    sacreBLEU's sign of that is 100 hypotheses that end in " .". Here references count, too, and half of a small set.
     """
     found = []
     for side, lines in (("hypotheses", hypotheses), ("references", references)):
@@ -117,7 +108,7 @@ def tokenized_text_warnings(hypotheses: Sequence[str], references: Sequence[str]
 def published_form(lines: Sequence[str], language: str) -> list[str]:
     """Lines as the Multi30k papers scored them: lower-cased, normalized, Moses-tokenized and escaped.
 
-    Makes the dataset's own `*.lc.norm.tok.*` test files (multi30k/dataset, data/task1/tok) from its raw ones.
+    It turns the raw test files of the dataset into its `*.lc.norm.tok.*` files (multi30k/dataset, data/task1/tok).
     Raises ValueError for a language without Moses data (see `has_published_form`).
     """
     if not has_published_form(language):
@@ -127,7 +118,7 @@ def published_form(lines: Sequence[str], language: str) -> list[str]:
 
 
 def has_published_form(language: str) -> bool:
-    """Whether sacremoses knows the language's abbreviations and the language puts blanks between words."""
+    """Whether sacremoses knows the abbreviations of the language, and the language has blanks between words."""
     from sacremoses.corpus import NonbreakingPrefixes
 
     base = _base(language)
@@ -135,7 +126,7 @@ def has_published_form(language: str) -> bool:
 
 
 def table(scores: Mapping[str, Scores]) -> str:
-    """The scores of named test sets as lines for the terminal, what they were measured with beneath."""
+    """The scores of named test sets as lines for the terminal, with the signatures of the metrics below."""
     rows = [("test set", "BLEU", "95% interval", "compatible", "chrF2", "TER")]
     for name, one in scores.items():
         bounds = "-" if one.interval is None else f"[{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
@@ -159,7 +150,7 @@ def table(scores: Mapping[str, Scores]) -> str:
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    # sacreBLEU itself scores the shorter side's length, and references wrapped sentence by sentence give 100.
+    # sacreBLEU itself scores as many lines as the shorter side has, and gives 100 to references wrapped one by one
     for lines in (hypotheses, references):
         if isinstance(lines, str) or not all(isinstance(line, str) for line in lines):
             raise TypeError("scoring takes one string per sentence, in a list for each side")
@@ -199,23 +190,21 @@ def _compatible_bleu(hypotheses: Sequence[str], references: Sequence[str], langu
 
     if not has_published_form(language):
         return None
-    metric = BLEU(tokenize="none", force=True)  # force: this text is tokenized, and meant to be
+    metric = BLEU(tokenize="none", force=True)  # force: this text is meant to be tokenized
     published = published_form(hypotheses, language), [published_form(references, language)]
     return float(metric.corpus_score(*published).score)
 
 
-def _interval(
-    hypotheses: Sequence[str], references: Sequence[str], language: str, seed: int
-) -> tuple[float, float] | None:
+def _interval(hypotheses: Sequence[str], references: Sequence[str], language: str) -> tuple[float, float] | None:
     """The 2.5th and 97.5th percentile of BLEU over resamples of the sentences (Koehn, 2004)."""
     import numpy as np
 
     if len(hypotheses) < 2:
         return None
-    metric = _bleu_metric(language, effective_order=True)  # only its counts are used; they are the same
+    metric = _bleu_metric(language, effective_order=True)  # only its counts are used, which are the same
     sentences = [metric.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
     statistics = np.array([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in sentences], dtype=np.int64)
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(_SACREBLEU_SEED)
     resampled = []
     for _ in range(_RESAMPLES):
         drawn = statistics[generator.choice(len(statistics), size=len(statistics))].sum(axis=0).tolist()
@@ -235,7 +224,7 @@ def _moses(language: str) -> tuple[Any, Any]:
 
 @contextmanager
 def _sacrebleu_messages() -> Iterator[list[str]]:
-    """Collects what sacreBLEU would log, so that the caller can show it once instead of at every score."""
+    """Collect what sacreBLEU would log, so that the caller can show it once instead of at every score."""
     messages: list[str] = []
     logger = logging.getLogger("sacrebleu")
 

@@ -37,13 +37,13 @@ class Attention(nn.Module):
             raise ValueError(f"model.d_model={d_model} must be divisible by model.heads={heads}")
         self.heads = heads
         self.query = nn.Linear(d_model, d_model)
-        # A bias of the keys would have no gradient but rounding, which Adam would make steps of; one of the values
-        # would be a part of the output's.
+        # The gradient of a key bias would be rounding noise, which Adam would amplify into steps; a value bias would be
+        # a part of the output bias
         self.key_value = nn.Linear(d_model, 2 * d_model, bias=False)
         self.output = nn.Linear(d_model, d_model)
 
     def project(self, memory: Tensor) -> KeyValues:
-        """Keys and values of a memory [B, K, D]."""
+        """The keys and values of a memory [B, K, D]."""
         keys, values = self.key_value(memory).chunk(2, dim=-1)
         return KeyValues(self._split(keys), self._split(values))
 
@@ -53,7 +53,7 @@ class Attention(nn.Module):
         return self.output(attended.transpose(1, 2).flatten(2))
 
     def weights(self, queries: Tensor, memory: KeyValues, mask: Tensor | None) -> Tensor:
-        """The attention probabilities that `forward` uses: [B, H, Q, K] float32, for looking at a model."""
+        """The attention probabilities that `forward` uses: [B, H, Q, K] float32."""
         query = self._split(self.query(queries)).float()
         scores = query @ memory.keys.float().transpose(2, 3) / query.shape[-1] ** 0.5
         if mask is not None:
@@ -68,8 +68,8 @@ def _attend(query: Tensor, memory: KeyValues, mask: Tensor | None, causal: bool)
     keys, values = memory.keys, memory.values
     if query.device.type != "cpu":
         return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal)
-    # Two measures for CPUs: the backward pass is about ten times slower in bfloat16 than in float32, and where
-    # sentences are short plain products are faster than the fused kernel, twice in training.
+    # On a CPU the backward pass is about ten times slower in bfloat16 than in float32; and for short sentences plain
+    # products are faster than the fused kernel, twice as fast in training
     with torch.autocast("cpu", enabled=False):
         query, keys, values = query.float(), keys.float(), values.float()
         if query.shape[2] * keys.shape[2] <= SHORT:
@@ -78,10 +78,10 @@ def _attend(query: Tensor, memory: KeyValues, mask: Tensor | None, causal: bool)
 
 
 def _plain_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    assert not (causal and mask is not None), "one or the other, as with the fused kernel"
+    assert not (causal and mask is not None), "one or the other, as in the fused kernel"
     scores = (query * query.shape[-1] ** -0.5) @ keys.transpose(2, 3)  # [B, H, Q, K]
     if causal:
         mask = torch.ones(scores.shape[2:], dtype=torch.bool).tril()
-    if mask is not None:  # not -inf, which would make NaN of a row that may attend to nothing
+    if mask is not None:  # not -inf, which would turn a row that may attend to nothing into NaN
         scores += torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min / 2)
     return scores.softmax(-1) @ values

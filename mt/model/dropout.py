@@ -1,4 +1,4 @@
-"""Dropout from random bytes: on a CPU drawing one 64-bit number for eight elements costs a quarter of torch's."""
+"""Dropout from random bytes: on a CPU, one 64-bit draw for eight elements takes a quarter of the time of torch's."""
 
 import torch
 from torch import Tensor, nn
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 class Dropout(nn.Module):
     """Zeroes each element with probability round(256 rate)/256 in training and scales the others to keep the mean.
 
-    Draws from torch's generator of the input's device. On a GPU torch's own fused dropout is used.
+    It draws from torch's generator of the input's device. On a GPU it is torch's own fused dropout.
     """
 
     def __init__(self, rate: float) -> None:

@@ -11,15 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mt.config import Activation, Init, ModelConfig, Norm, Positions, Tie
+from mt.config.schema import Activation, Init, ModelConfig, Norm, Positions, Tie
 from mt.model.attention import Attention, KeyValues
 from mt.model.dropout import Dropout
-
-PAD = 0  # the padding id; mt.data.tokenizer fixes it
+from mt.tokenizers.special_ids import PAD
 
 
 def sinusoids(start: int, length: int, d_model: int, device: torch.device | None = None) -> Tensor:
-    """Section 3.5's encoding of `length` positions from `start`, all sines, then all cosines: [length, D]."""
+    """The encoding (section 3.5) of `length` positions from `start`, all sines, then all cosines: [length, D]."""
     position = torch.arange(start, start + length, dtype=torch.float32, device=device)
     even = torch.arange(0, d_model, 2, dtype=torch.float32, device=device)
     angle = position[:, None] * torch.exp(even * (-math.log(10000.0) / d_model))
@@ -63,7 +62,7 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """What surrounds a sublayer: normalization, dropout on the sublayer's output, the residual sum."""
+    """Normalization, dropout on the output of a sublayer, and the residual sum around it."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -72,11 +71,11 @@ class Residual(nn.Module):
         self.pre = config.norm is Norm.pre
 
     def enter(self, x: Tensor) -> Tensor:
-        """The sublayer's input."""
+        """The input of the sublayer."""
         return self.norm(x) if self.pre else x
 
     def leave(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
-        """The layer's stream after the sublayer."""
+        """The residual stream after the sublayer."""
         total = x + self.dropout(sublayer_output)
         return total if self.pre else self.norm(total)
 
@@ -109,7 +108,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, memory: KeyValues, mask: Tensor | None, past: KeyValues | None
     ) -> tuple[Tensor, KeyValues]:
-        """Gives also the self-attention's keys and values, the past ones first. No past: x is a whole prefix."""
+        """Also returns the keys and values of self-attention, past ones first. Without a past, x is a whole prefix."""
         inner = self.around_self.enter(x)
         present = self.self_attention.project(inner)
         if past is not None:
@@ -123,14 +122,14 @@ class DecoderLayer(nn.Module):
 
 @dataclass(frozen=True)
 class Memory:
-    """Encoded sources: each decoder layer's keys and values of them, and their mask."""
+    """Encoded sources: their keys and values in each decoder layer, and their mask."""
 
     layers: tuple[KeyValues, ...]
     mask: Tensor  # [B, 1, 1, S]
-    sentence: Tensor  # [B] which one each row is of: rows of the same one are equal
+    sentence: Tensor  # [B] the sentence of each row; rows of the same sentence are equal
 
     def select(self, rows: Tensor) -> "Memory":
-        """The given rows, in that order; nothing is copied where beams changed places within their sentence."""
+        """The given rows, in that order; nothing is copied if beams only changed places within their sentence."""
         sentence = self.sentence.index_select(0, rows)
         if torch.equal(sentence, self.sentence):
             return self
@@ -140,10 +139,10 @@ class Memory:
 
 @dataclass(frozen=True)
 class DecoderState:
-    """All that the next decoding step needs of the steps before it."""
+    """Everything that the next decoding step needs from the steps before it."""
 
     memory: Memory
-    past: tuple[KeyValues, ...]  # one a layer; empty before the first step
+    past: tuple[KeyValues, ...]  # one per layer; empty before the first step
 
     def select(self, rows: Tensor) -> "DecoderState":
         """The given rows, in that order; a row may come several times (beams) or not at all (finished)."""
@@ -154,7 +153,7 @@ class Transformer(nn.Module):
     """Ids in, decoder states out; `logits` turns states into scores over the target vocabulary."""
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
-        """Vocabulary sizes count the special ids. Raises ValueError where the configuration is impossible."""
+        """Vocabulary sizes count the special ids. Raises ValueError if the configuration is impossible."""
         super().__init__()
         if config.tie is Tie.all and source_size != target_size:
             raise ValueError(f"model.tie=all needs one vocabulary, but the sizes are {source_size} and {target_size}")
@@ -163,7 +162,7 @@ class Transformer(nn.Module):
         self.target_embedding = Embedding(config, target_size)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        pre = config.norm is Norm.pre  # whose stream is never normalized within the layers
+        pre = config.norm is Norm.pre  # then the layers never normalize the residual stream itself
         self.encoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
         self.output = nn.Linear(config.d_model, target_size, bias=False)
@@ -175,7 +174,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def initialize(self) -> None:
-        """Xavier for each projection by itself, zero biases, embeddings of deviation D^-0.5 (times sqrt(D))."""
+        """Xavier for each projection by itself, zero biases, embeddings with standard deviation D^-0.5."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 if module.bias is not None:
@@ -200,7 +199,7 @@ class Transformer(nn.Module):
                     module.output.weight.mul_((sublayers * len(stack)) ** -0.5)
 
     def encode(self, source: Tensor) -> Memory:
-        """Source ids [B, S] (with EOS, padded) to what the decoder attends to."""
+        """Source ids [B, S] (with EOS, padded) to the keys and values that the decoder attends to."""
         mask = (source != PAD)[:, None, None, :]
         x = self.source_embedding(source)
         for layer in self.encoder:
@@ -210,7 +209,7 @@ class Transformer(nn.Module):
         return Memory(layers, mask, torch.arange(len(source), device=source.device))
 
     def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
-        """Teacher forcing: source [B, S] and BOS-led target [B, T] to decoder states [B, T, D]."""
+        """Teacher forcing: source [B, S] and target [B, T], which begins with BOS, to decoder states [B, T, D]."""
         states, _ = self._decode(target_in, DecoderState(self.encode(source), ()))
         return states
 
@@ -219,7 +218,7 @@ class Transformer(nn.Module):
         return DecoderState(self.encode(source), ())
 
     def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """The newest token of each row [B] to logits of the next one [B, V], and the state after it."""
+        """The newest token of each row [B] to the logits of the next one [B, V], and the state after it."""
         states, state = self._decode(tokens[:, None], state)
         return self.logits(states[:, -1]), state
 
@@ -237,7 +236,7 @@ class Transformer(nn.Module):
         return self.decoder_norm(x), DecoderState(state.memory, tuple(present))
 
     def longest_input(self) -> int:
-        """Tokens of the longest sentence that has positions, the end-of-sentence token not counted."""
+        """The tokens of the longest sentence that has positions, EOS not counted."""
         learned = self.config.positions is Positions.learned
         return self.config.max_positions - 1 if learned else sys.maxsize
 
@@ -246,7 +245,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def attention_weights(self, source: Tensor, target_in: Tensor) -> Tensor:
-        """Cross-attention of every decoder layer under teacher forcing: [layers, B, H, T, S]."""
+        """The cross-attention of every decoder layer under teacher forcing: [layers, B, H, T, S]."""
         weights: list[Tensor] = []
 
         def record(module: nn.Module, inputs: tuple[Tensor, KeyValues, Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""Where and in which precision the work is done: device, threads, matrix products, allocator."""
+"""Device, number format of matrix multiplications, threads and allocator, chosen once for a process."""
 
 import contextlib
 import ctypes
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from mt.config import Device, Precision
+from mt.config.schema import Device, Precision
 from mt.errors import UserError
 from mt.runtime import distributed
 from mt.runtime.cores import usable_cores
@@ -20,34 +20,34 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 @dataclass(frozen=True)
 class Runtime:
-    """The device and the data type of matrix products, chosen once for a process."""
+    """The device and the dtype of matrix multiplications."""
 
     device: torch.device
-    products: torch.dtype
-    tf32: bool = False  # float32 products with 10 bits of mantissa: faster, and not what float32 promises
+    dtype: torch.dtype
+    tf32: bool = False  # float32 with 10 bits of mantissa in matrix multiplications: faster, but not exact
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Matrix products in the chosen type; parameters, reductions and normalizations stay in float32."""
-        if self.products == torch.float32:
+        """Matrix multiplications in `dtype`; parameters, reductions and normalizations stay in float32."""
+        if self.dtype == torch.float32:
             return contextlib.nullcontext()
-        return torch.autocast(self.device.type, dtype=self.products)
+        return torch.autocast(self.device.type, dtype=self.dtype)
 
     def in_float32(self) -> "Runtime":
-        """The same device with full float32 products, which scores are made with. Holds for the whole process."""
+        """The same device with exact float32, which scores are computed in. Applies to the whole process."""
         torch.set_float32_matmul_precision("highest")
         return Runtime(self.device, torch.float32)
 
     def describe(self) -> str:
-        """E.g. "cpu, 2 threads, float32 products"."""
+        """For example "cpu, 2 threads, float32"."""
         where = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
-        products = "tf32" if self.tf32 else str(self.products).split(".")[1]
-        return f"{where}, {torch.get_num_threads()} threads, {products} products"
+        dtype = "tf32" if self.tf32 else str(self.dtype).removeprefix("torch.")
+        return f"{where}, {torch.get_num_threads()} threads, {dtype}"
 
 
-def start(device: Device, precision: Precision, threads: int, together: bool = False) -> Runtime:
-    """Set the process up and say what it runs on. Threads: 0 is its share of the machine's cores.
+def start_runtime(device: Device, precision: Precision, threads: int, together: bool = False) -> Runtime:
+    """Set up this process and return what it runs on. With 0 threads it takes its share of the machine's cores.
 
-    `together`: meet the other processes that torch's launcher started, each with the GPU of its number.
+    `together`: join the other processes that a launcher started, each with the GPU of its local rank.
     """
     keep_freed_memory()
     torch.set_num_threads(threads or max(1, usable_cores() // distributed.local_world_size()))
@@ -56,14 +56,14 @@ def start(device: Device, precision: Precision, threads: int, together: bool = F
         chosen = _own_gpu()
     if together:
         distributed.join(gpu=chosen.type == "cuda")
-    products = choose_products(precision, chosen)
+    dtype = choose_dtype(precision, chosen)
     tf32 = precision is Precision.tf32
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
-    return Runtime(chosen, products, tf32)
+    return Runtime(chosen, dtype, tf32)
 
 
 def choose_device(device: Device) -> torch.device:
-    """Raises UserError where a GPU is asked for and there is none."""
+    """The device for a setting. Raises UserError if it asks for a GPU and there is none."""
     if device is Device.cuda and not torch.cuda.is_available():
         raise UserError("device=cuda, but torch finds no GPU here: use device=cpu (or auto), or a CUDA build of torch")
     use_gpu = torch.cuda.is_available() and device is not Device.cpu
@@ -79,10 +79,13 @@ def _own_gpu() -> torch.device:
     return device
 
 
-def choose_products(precision: Precision, device: torch.device) -> torch.dtype:
-    """The type of matrix products: auto is bfloat16 where the hardware multiplies in it, else float32."""
+def choose_dtype(precision: Precision, device: torch.device) -> torch.dtype:
+    """The dtype of matrix multiplications: auto is bfloat16 if the hardware supports it natively, else float32.
+
+    Raises UserError for a precision that the device does not have.
+    """
     if precision is Precision.auto:
-        return torch.bfloat16 if _has_fast_bf16(device) else torch.float32
+        return torch.bfloat16 if _has_native_bf16(device) else torch.float32
     if precision in (Precision.fp16, Precision.tf32) and device.type == "cpu":
         raise UserError(f"precision={precision.value} needs a GPU: use bf16, fp32 or auto on a CPU")
     if precision is Precision.tf32 and torch.cuda.get_device_capability(device) < (8, 0):
@@ -91,17 +94,17 @@ def choose_products(precision: Precision, device: torch.device) -> torch.dtype:
     return types.get(precision, torch.float32)
 
 
-def _has_fast_bf16(device: torch.device) -> bool:
+def _has_native_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    # Without these instructions bfloat16 is emulated, and several times slower than float32.
+    # Without these instructions bfloat16 is emulated, and several times slower than float32
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def keep_freed_memory() -> None:
-    """Keep glibc from giving large freed tensors back to the kernel, which would fault every page in again.
+    """Keep glibc from returning large freed tensors to the kernel, so that their pages need not be faulted in again.
 
-    Training allocates the same large tensors at every update. A no-op where the C library is not glibc.
+    Training allocates the same large tensors at every update. Does nothing if the C library is not glibc.
     """
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
@@ -110,12 +113,12 @@ def keep_freed_memory() -> None:
 
 
 @contextlib.contextmanager
-def explained_memory(setting: str, value: int) -> Iterator[None]:
-    """Memory that runs out in here is a UserError that names the setting to lower."""
+def explain_out_of_memory(setting: str, value: int) -> Iterator[None]:
+    """Turns out-of-memory errors in this block into a UserError that names the setting to lower."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        # the GPU's is a class of its own, the CPU's allocator raises a plain RuntimeError
+        # A GPU's error has a class of its own, the CPU allocator raises a plain RuntimeError
         if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(error):
             raise
         raise UserError(
@@ -124,10 +127,10 @@ def explained_memory(setting: str, value: int) -> Iterator[None]:
 
 
 def peak_memory(device: torch.device) -> float:
-    """Largest memory so far in GiB: the GPU's allocated, or the process's resident."""
+    """The largest memory so far in GiB: allocated on a GPU, or resident for the process."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device)) / 2**30
     import resource
 
-    unit = 2**30 if sys.platform == "darwin" else 2**20  # bytes there, KiB elsewhere
+    unit = 2**30 if sys.platform == "darwin" else 2**20  # bytes on macOS, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit

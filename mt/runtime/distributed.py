@@ -1,7 +1,8 @@
-"""What a process is among its fellows; for one process, no-ops. With `launcher` the only importer of torch.distributed.
+"""This process among the processes that train together. With one process, everything here does nothing.
 
-`join` makes this process one of those that torch's launcher started, and everything else here asks whether it did:
-a program that has a process group of its own and uses mt's translator is not drawn into it.
+Only this module and `launcher` import torch.distributed. `join` makes this process one of those that a launcher
+started, and everything else here asks whether it did: so a program with a process group of its own can use
+`mt.Translator` without being drawn into it.
 """
 
 import os
@@ -22,9 +23,9 @@ from mt.errors import UserError
 
 T = TypeVar("T")
 
-# Waiting for data to be prepared, or for another's share of a decoding, has no limit worth the name: when a process
-# dies its connections close, and its launcher ends the others. (gloo keeps milliseconds in 32 bits.) Meeting at the
-# start, and exchanging gradients, keep torch's limits of minutes.
+# Preparing data and decoding have no time limit that would make sense: when a process dies, its connections close, and
+# its launcher ends the others. (gloo keeps milliseconds in 32 bits.) Joining, and all-reducing gradients, keep torch's
+# limits of minutes.
 _PATIENCE = timedelta(days=20)
 _STOP = "mt/stop"
 _ASK_EVERY = 0.2  # seconds between two questions to the store
@@ -32,7 +33,7 @@ _ASK_EVERY = 0.2  # seconds between two questions to the store
 
 @dataclass
 class _Group:
-    """The processes that train together. `control` carries small things of the CPU, gradients go their own way."""
+    """The processes that work together. `control` carries small CPU objects; gradients have their own group."""
 
     rank: int
     size: int
@@ -45,40 +46,40 @@ _group: _Group | None = None
 
 
 def launched() -> bool:
-    """Whether torch's launcher started this process."""
+    """Whether a launcher started this process."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
 def rank() -> int:
-    """This process's number, from 0."""
+    """The number of this process, from 0."""
     return _group.rank if _group else 0
 
 
 def world_size() -> int:
-    """How many processes work together."""
+    """The number of processes that work together."""
     return _group.size if _group else 1
 
 
 def local_rank() -> int:
-    """This process's number on its machine, from 0: the number of its GPU."""
+    """The number of this process on its machine, from 0, which is the number of its GPU."""
     return int(os.environ.get("LOCAL_RANK", 0)) if launched() else 0
 
 
 def local_world_size() -> int:
-    """How many processes share this machine."""
+    """The number of processes on this machine."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if launched() else 1
 
 
 def join(gpu: bool) -> None:
-    """Meet the other processes of the launcher's; does nothing for one process, or a second time.
+    """Join the other processes of the launcher; does nothing for one process, or the second time.
 
-    Gradients go through NCCL where `gpu`, else through gloo.
+    Gradients are all-reduced by NCCL if `gpu`, else by gloo.
     """
     global _group
     if _group or not launched() or int(os.environ["WORLD_SIZE"]) == 1:
         return
     if os.environ.get("MASTER_ADDR") in ("127.0.0.1", "localhost") and sys.platform == "linux":
-        # One machine: no name of it need be known to the network
+        # On one machine, the host name need not resolve
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     store, number, size = next(torch.distributed.rendezvous("env://"))
     device = torch.device("cuda", local_rank()) if gpu else None
@@ -89,7 +90,7 @@ def join(gpu: bool) -> None:
 
 
 def leave() -> None:
-    """Part from the others, all of whom do so too or are gone."""
+    """Leave the other processes, which all leave too or have ended."""
     global _group
     if _group:
         with suppress(RuntimeError):
@@ -98,34 +99,34 @@ def leave() -> None:
         _group = None
 
 
-def replicate(model: nn.Module, device: torch.device, compiled: bool = False) -> nn.Module:
-    """The model to call in training: its gradients become the mean over the processes at each backward pass.
-
-    `compiled`: by torch.compile, for any lengths. The parameters stay the model's own either way.
-    """
-    if compiled:
-        model.compile(dynamic=True)
+def data_parallel(model: nn.Module, device: torch.device) -> nn.Module:
+    """The model as training calls it: each backward pass averages its gradients over the processes."""
     if not _group:
         return model
     return DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
 
 
-def exchanging(replica: nn.Module, wanted: bool) -> AbstractContextManager[None]:
-    """Whether the backward pass in here exchanges the gradients, or leaves that to a later one."""
-    return nullcontext() if wanted or not isinstance(replica, DistributedDataParallel) else replica.no_sync()
+def unwrap(ddp_model: nn.Module) -> nn.Module:
+    """The model that was given to `data_parallel`."""
+    return ddp_model.module if isinstance(ddp_model, DistributedDataParallel) else ddp_model
 
 
-def total(values: Sequence[float]) -> list[float]:
-    """Sums over the processes, in float64; the same numbers on all of them."""
-    return _reduced(values, torch.distributed.ReduceOp.SUM)
+def sync_gradients(ddp_model: nn.Module, wanted: bool) -> AbstractContextManager[None]:
+    """If wanted, the backward pass in this block averages the gradients over the processes; else a later one does."""
+    return nullcontext() if wanted or not isinstance(ddp_model, DistributedDataParallel) else ddp_model.no_sync()
 
 
-def highest(values: Sequence[float]) -> list[float]:
-    """Maxima over the processes; the same numbers on all of them."""
-    return _reduced(values, torch.distributed.ReduceOp.MAX)
+def all_reduce_sum(values: Sequence[float]) -> list[float]:
+    """The sums over the processes, in float64; the same numbers on all of them."""
+    return _all_reduce(values, torch.distributed.ReduceOp.SUM)
 
 
-def _reduced(values: Sequence[float], operation: Any) -> list[float]:
+def all_reduce_max(values: Sequence[float]) -> list[float]:
+    """The maxima over the processes; the same numbers on all of them."""
+    return _all_reduce(values, torch.distributed.ReduceOp.MAX)
+
+
+def _all_reduce(values: Sequence[float], operation: Any) -> list[float]:
     if not _group:
         return [float(value) for value in values]
     tensor = torch.tensor(values, dtype=torch.float64)
@@ -133,8 +134,8 @@ def _reduced(values: Sequence[float], operation: Any) -> list[float]:
     return [float(value) for value in tensor]
 
 
-def gather(value: T) -> list[T]:
-    """Every process's value, by rank, on all of them; any plain Python value."""
+def all_gather(value: T) -> list[T]:
+    """The values of all processes in order of rank, on all of them; any plain Python value."""
     if not _group:
         return [value]
     found: list[Any] = [None] * _group.size
@@ -142,8 +143,8 @@ def gather(value: T) -> list[T]:
     return found
 
 
-def on_leader(work: Callable[[], T]) -> T:
-    """Rank 0 does the work while the others wait, however long, and all have what it returns or its UserError."""
+def broadcast(work: Callable[[], T]) -> T:
+    """Call `work` on rank 0 while the others wait, however long; all return its result or raise its UserError."""
     if not _group:
         return work()
     told: list[Any] = [None, None]
@@ -158,10 +159,10 @@ def on_leader(work: Callable[[], T]) -> T:
     return told[0]
 
 
-def leader_first(work: Callable[[], T]) -> T:
-    """Rank 0 does the work while the others wait; then they do it too, and find its files there.
+def rank_0_first(work: Callable[[], T]) -> T:
+    """Call `work` on rank 0 while the others wait, then on the others, which find the files of rank 0.
 
-    A UserError of one process is raised in all of them.
+    If one process raises a UserError, all of them do.
     """
     if not _group:
         return work()
@@ -174,30 +175,30 @@ def leader_first(work: Callable[[], T]) -> T:
             return error
         return None
 
-    errors = [on_leader(attempt)]
+    errors = [broadcast(attempt)]
     if not errors[0]:
-        errors = gather(attempt() if _group.rank > 0 else None)
+        errors = all_gather(attempt() if _group.rank > 0 else None)
     for error in errors:
-        if error:  # one process's is everybody's: they go on together or not at all
+        if error:
             raise error
     return found[0]
 
 
-def wait_for_all() -> None:
-    """Go on when every process has come here."""
+def barrier() -> None:
+    """Wait until every process has come here."""
     if _group:
         torch.distributed.barrier(_group.control)
 
 
 def announce_stop(number: int) -> None:
-    """Let the other processes know, between two collective steps, that the run is to stop by this signal."""
+    """Tell the other processes, between two collective steps, that this signal asks the run to stop."""
     if _group:
-        with suppress(RuntimeError):  # the launcher that holds the store is gone, and the kernel tells its processes
+        with suppress(RuntimeError):  # the launcher that holds the store has ended, and the kernel tells its processes
             _group.store.set(_STOP, str(number))
 
 
 def announced_stop() -> int | None:
-    """The signal that another process announced; asked at most a few times a second."""
+    """The signal that another process announced; asks at most a few times a second."""
     if not _group or time.monotonic() - _group.asked < _ASK_EVERY:
         return None
     try:
@@ -207,22 +208,22 @@ def announced_stop() -> int | None:
         return None
 
 
-def forget_stop() -> None:
+def clear_stop() -> None:
     """Take the announcement back, before another training in the same processes."""
-    wait_for_all()
+    barrier()
     if _group and _group.rank == 0:
         _group.store.delete_key(_STOP)
-    wait_for_all()
+    barrier()
 
 
 def say(line: str) -> None:
-    """A line for the user on stderr, from one of the processes."""
+    """Print a line on stderr, from rank 0 alone."""
     if rank() == 0:
         print(line, file=sys.stderr, flush=True)
 
 
 def lost_contact(error: BaseException) -> bool:
-    """Whether an exception only says that another process is gone."""
+    """Whether an exception only says that another process has ended."""
     if not _group or not isinstance(error, RuntimeError):
         return False
     text = str(error).lower()

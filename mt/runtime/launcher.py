@@ -8,18 +8,20 @@ import time
 import uuid
 from types import FrameType
 
-from mt.config import Device
+from mt.config.schema import Device
 from mt.errors import UserError
-from mt.runtime.signals import STOP_SIGNALS
+from mt.runtime.signals import LAUNCHER, STOP_SIGNALS
 
-_GRACE = 120  # seconds to save in, after which torch's launcher kills
+_GRACE = 120  # seconds for saving, after which torch's launcher kills
 
 
 def processes_to_start(devices: str, device: Device) -> int:
-    """How many processes `devices` (a number, or auto) means; 1 where torch's launcher started this one already.
+    """The number of processes that `devices` (a number, or auto) asks for; 1 if a launcher started this one already.
 
-    auto is a process for each GPU, else one. Raises UserError for more processes than GPUs.
+    auto is a process for each GPU, or one. Raises UserError for more processes than GPUs.
     """
+    if devices == "1":
+        return 1
     import torch
 
     from mt.runtime import distributed
@@ -34,20 +36,20 @@ def processes_to_start(devices: str, device: Device) -> int:
     return int(devices)
 
 
-def run_processes(arguments: list[str], count: int, environment: dict[str, str]) -> int:
-    """Run `python -m mt ARGUMENTS` in `count` processes that know each other, and give one exit code for all.
+def run_processes(arguments: list[str], count: int) -> int:
+    """Run `mt ARGUMENTS` in `count` processes that know each other, and return one exit code for all.
 
-    The first that fails ends the others. 128 + n: signal n, which is passed on to all of them, who get `_GRACE`
-    seconds. What they print goes where this process prints.
+    The first process that fails ends the others. 128 + n: signal n, which is passed on to all of them; they get
+    `_GRACE` seconds. They print to the streams of this process.
     """
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    # Its messages are about itself; ours name the process that failed
+    # The messages of torch's launcher are about itself; ours name the process that failed
     logging.disable(logging.CRITICAL)
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_GRACE))
-    os.environ.update(environment)
+    os.environ[LAUNCHER] = str(os.getpid())
     handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     before = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}  # nohup
     launch = LaunchConfig(
@@ -56,7 +58,7 @@ def run_processes(arguments: list[str], count: int, environment: dict[str, str])
         nproc_per_node=count,
         run_id=uuid.uuid4().hex,
         rdzv_backend="c10d",
-        rdzv_endpoint="127.0.0.1:0",  # a free port, held from here on: two launches never meet
+        rdzv_endpoint="127.0.0.1:0",  # a free port, held from here on, so that two launchers never meet
         local_addr="127.0.0.1",
         max_restarts=0,
         logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
@@ -72,12 +74,13 @@ def run_processes(arguments: list[str], count: int, environment: dict[str, str])
         return _exit_code({rank: failure.exitcode for rank, failure in error.failures.items()})
     finally:
         logging.disable(logging.NOTSET)
+        del os.environ[LAUNCHER]
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 def _wait_for_children() -> None:
-    """Until all have ended. Two more signals have cut torch's own waiting short before; the next one leaves."""
+    """Wait until all have ended. Two more signals have cut torch's own waiting short before; the next one leaves."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         os._exit(128 + number)
@@ -94,7 +97,7 @@ def _wait_for_children() -> None:
 
 
 def _exit_code(codes: dict[int, int]) -> int:
-    """Of the processes' codes in the order of their ends (minus n: ended by signal n) the first: the others follow."""
+    """The first of the processes' codes in the order of their ends (-n: ended by signal n); the others follow it."""
     rank, code = next(iter(codes.items()))
     if code > 0:
         return code

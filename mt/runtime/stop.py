@@ -1,7 +1,8 @@
-"""Leaving a run in order: a signal only asks, whoever works saves and goes."""
+"""Ending a run in order: a signal is only a request; the code at work saves and returns."""
 
 import os
 import signal
+import time
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -10,27 +11,28 @@ from mt.runtime.signals import STOP_SIGNALS
 
 
 class Interrupted(Exception):
-    """Work was given up half-way, in all processes alike, because the run was asked to stop."""
+    """Work was abandoned, in all processes alike, because the run was asked to stop."""
 
 
 class StopRequest:
-    """Inside its `with` block STOP_SIGNALS only ask; a third SIGINT interrupts at once.
+    """Inside its `with` block, STOP_SIGNALS only ask the run to stop; a third SIGINT interrupts at once.
 
-    A signal that reaches one of several processes counts for all. `number` is the signal by which all of them have
-    agreed to stop, so that it is the same everywhere; between two agreements `wanted` tells what is known by now.
+    A signal to one of several processes counts for all. `number` is the signal that all processes have agreed to stop
+    for, so it is the same everywhere; between two agreements, `wanted` tells what this process has heard.
     """
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self.heard: int | None = None  # what reached this process, whatever the others know
+        self.heard: int | None = None  # what reached this process, whether or not the others know
         self._interrupts = 0
         self._announced = False
         self._previous: dict[int, Any] = {}
+        self._ticked = time.monotonic()
 
     def __enter__(self) -> "StopRequest":
-        distributed.forget_stop()
+        distributed.clear_stop()
         for number in STOP_SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup does with SIGHUP
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
                 self._previous[number] = signal.signal(number, self._handle)
         return self
 
@@ -40,10 +42,10 @@ class StopRequest:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         if self.heard is not None and self.number is None and kind is None:
-            os.kill(os.getpid(), self.heard)  # it came after the last agreement: let it do what it does elsewhere
+            os.kill(os.getpid(), self.heard)  # it arrived after the last agreement: handle it as usual
 
     def wanted(self) -> bool:
-        """Whether this or another process was asked to stop, as far as is known here; costs next to nothing."""
+        """Whether this or another process was asked to stop, as far as this process knows; costs next to nothing."""
         if self.heard is not None and not self._announced:
             distributed.announce_stop(self.heard)
             self._announced = True
@@ -51,16 +53,20 @@ class StopRequest:
             self.heard = announced
         return self.heard is not None
 
-    def give_up_if_wanted(self) -> None:
-        """Raises Interrupted where this or another process was asked to stop; others may not have heard yet."""
+    def raise_if_wanted(self) -> None:
+        """Raise Interrupted if this or another process was asked to stop; others may not have heard yet."""
         if self.wanted():
             raise Interrupted
 
-    def agree(self, seconds: float) -> float:
-        """Settle `number` among all processes, who all call this; gives the largest of their `seconds`."""
-        number, most = distributed.highest([self.heard or 0, seconds])
-        self.number = int(number) or None
-        return most
+    def agree(self, seconds: float = 0.0) -> float:
+        """Settle `number` among all processes, which all call this.
+
+        Returns `seconds` plus the time since the last call, the longest of all processes.
+        """
+        now = time.monotonic()
+        number, longest = distributed.all_reduce_max([self.heard or 0, seconds + now - self._ticked])
+        self.number, self._ticked = int(number) or None, now
+        return longest
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._interrupts += number == signal.SIGINT

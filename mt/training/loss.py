@@ -1,8 +1,8 @@
 """Label-smoothed cross-entropy, computed without ever holding all logits.
 
-Definition (as torch's `label_smoothing`, Szegedy et al. 2016): the target distribution is (1 - e) on the reference
-token plus e/V on each of the V classes, the reference among them. Padding positions count nowhere. Losses are sums;
-the caller divides once by the number of real tokens.
+Definition (as in torch's `label_smoothing`, Szegedy et al. 2016): the target distribution is (1 - e) on the reference
+token plus e/V on each of the V classes, the reference included. Padding never counts. Losses are sums; the caller
+divides once by the number of non-padding tokens.
 """
 
 from dataclasses import dataclass
@@ -16,32 +16,34 @@ CHUNK_ELEMENTS = {"cpu": 8_000_000, "cuda": 64_000_000}  # logits held at a time
 
 @dataclass(frozen=True)
 class Loss:
-    """Sums over the real target tokens, in nats."""
+    """Sums over the non-padding target tokens, in nats."""
 
-    smoothed: Tensor  # what is minimized
-    nll: Tensor  # the unsmoothed loss, which perplexity is made of; carries no gradient
+    smoothed: Tensor  # the loss that training minimizes
+    nll: Tensor  # the unsmoothed loss, for the perplexity; without a gradient
 
 
-def label_smoothed_loss(states: Tensor, weight: Tensor, targets: Tensor, smoothing: float, real: Tensor) -> Loss:
-    """Loss of states [B, T, D] under output matrix weight [V, D] for targets [B, T].
+def label_smoothed_loss(states: Tensor, weight: Tensor, targets: Tensor, smoothing: float, non_padding: Tensor) -> Loss:
+    """The loss of states [B, T, D] under output matrix weight [V, D] for targets [B, T].
 
-    `real` [N]: where the tokens that count stand in the flattened targets. (To look for them here would make the CPU
-    wait for the GPU.) Under autocast the matrix products are in its type; everything else is float32.
+    `non_padding` [N] are the positions of the tokens that count in the flattened targets. (Searching for them here
+    would make the CPU wait for the GPU.) Under autocast the matrix multiplications have its dtype; everything else is
+    float32.
     """
-    rows, kept = states.flatten(0, 1).index_select(0, real).to(weight.dtype), targets.flatten().index_select(0, real)
+    rows = states.flatten(0, 1).index_select(0, non_padding).to(weight.dtype)
+    kept = targets.flatten().index_select(0, non_padding)
     kind = rows.device.type
-    # The gradients of most logits are too small for float16.
+    # The gradients of most logits are too small for float16
     rounded = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) != torch.float16
-    products = torch.get_autocast_dtype(kind) if rounded else weight.dtype
+    dtype = torch.get_autocast_dtype(kind) if rounded else weight.dtype
     with torch.autocast(kind, enabled=False):
-        smoothed, nll = _LinearCrossEntropy.apply(rows, weight, kept, smoothing, products, torch.is_grad_enabled())
+        smoothed, nll = _LinearCrossEntropy.apply(rows, weight, kept, smoothing, dtype, torch.is_grad_enabled())
     return Loss(smoothed, nll)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Cross-entropy of rows @ weight.T in chunks of rows; the gradients are made while a chunk's logits are there.
+    """Cross-entropy of rows @ weight.T in chunks of rows; gradients are computed while the logits of a chunk exist.
 
-    Only the softmax goes over all logits. The smoothing's share of loss and gradient is linear in the logits,
+    Only the softmax goes over all logits. The share of the smoothing in loss and gradient is linear in the logits,
     e rows . mean(weight), and so needs none of them.
     """
 
@@ -52,11 +54,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
         weight: Tensor,
         targets: Tensor,
         smoothing: float,
-        products: torch.dtype,
-        gradients: bool,  # here grad mode is always off, so that the caller must say
+        dtype: torch.dtype,
+        gradients: bool,  # grad mode is always off in here, so the caller must say
     ) -> tuple[Tensor, Tensor]:
         wanted = gradients and (rows.requires_grad or weight.requires_grad)
-        matrix, inputs = weight.to(products), rows.to(products)
+        matrix, inputs = weight.to(dtype), rows.to(dtype)
         log_normalizer, target_logit = (rows.new_empty(len(rows), 1) for _ in range(2))
         rows_gradient = torch.empty_like(rows) if wanted else None
         weight_gradient = torch.zeros_like(weight) if wanted else None
@@ -70,12 +72,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
             total = exponentials.sum(1, keepdim=True)
             log_normalizer[part] = highest + total.log()
             if rows_gradient is not None and weight_gradient is not None:
-                # Less the target's share before rounding, which would leave little of the difference
+                # The target's share is subtracted before rounding, which would leave little of the difference
                 exponentials.scatter_add_(1, targets[part, None], (smoothing - 1) * total)
-                exponentials = exponentials.to(products)
+                exponentials = exponentials.to(dtype)
                 rows_gradient[part] = (exponentials @ matrix) / total
-                scaled = (rows[part] / total).to(products)
-                if products == weight.dtype:
+                scaled = (rows[part] / total).to(dtype)
+                if dtype == weight.dtype:
                     weight_gradient.addmm_(exponentials.T, scaled)
                 else:
                     weight_gradient += exponentials.T @ scaled

@@ -1,156 +1,228 @@
-"""A run: what its steps share, how it begins, and what may change when it goes on."""
+"""The story of a training, from its configuration to its scores."""
 
-import time
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import torch
-from torch import nn
-
-from mt.checkpoint import Checkpoint, load_parameters
-from mt.checkpoint_store import CheckpointStore
-from mt.config import TrainJob
-from mt.data.module import Epoch, Prepared
+from mt.checkpoint.folder import Checkpoint
+from mt.checkpoint.store import CheckpointStore
+from mt.config.rules import check_resumable
+from mt.config.schema import InvalidText, TrainConfig
+from mt.config.stored import to_yaml
+from mt.corpora.formats import read_pairs
+from mt.corpora.locate import locate
+from mt.corpora.sources import Sources
+from mt.data.cleaning import overlap
+from mt.data.corpus import PreparedCorpus
+from mt.data.preparation import prepare
+from mt.decoding.translator import Translator
 from mt.errors import UserError
-from mt.jobs import HARMLESS, walk
-from mt.model.transformer import Transformer
+from mt.evaluation.metrics import check_language, table
+from mt.evaluation.scoring import EvaluationSet, own_sets, score_sets
+from mt.files import atomic_write, locked
 from mt.reporting.environment import describe_environment
 from mt.reporting.runlog import RunLog
+from mt.run_folder import RunFolder, checkpoint_name, find_checkpoint
 from mt.runtime import distributed
-from mt.runtime.device import Runtime
-from mt.runtime.stop import Interrupted, StopRequest
-from mt.training.schedule import make_optimizer
-from mt.training.state import Progress, Recent, restore, seed_process
+from mt.runtime.device import explain_out_of_memory, start_runtime
+from mt.runtime.stop import StopRequest
+from mt.training.loop import run_updates
+from mt.training.saving import find_resumable, model_to_score, save, settle_best
+from mt.training.state import TrainerState, restore
+from mt.training.step import Learner
+from mt.training.validation import Validator
 
 MANY_TO_SAMPLE = 500_000
-SAMPLING_SECONDS, SAMPLING_BYTES = 250e-6, 1400  # a pair, at the peak; measured on one core with Multi30k
+SAMPLING_SECONDS, SAMPLING_BYTES = 250e-6, 1400  # per pair, at the peak; measured on one core with Multi30k
 
 
-@dataclass
-class Run:
-    """All that the steps of a training share."""
+def train(config: TrainConfig) -> int:
+    """Train the configured run, or resume it, and score its test sets; returns the exit code.
 
-    folder: Path
-    job: TrainJob
-    prepared: Prepared
-    runtime: Runtime
-    log: RunLog
-    store: CheckpointStore
-    model: Transformer
-    replica: nn.Module  # the model as training calls it: gradients become those of all processes
-    optimizer: torch.optim.Optimizer
-    scaler: torch.amp.GradScaler
-    progress: Progress
-    recent: Recent
-    ticked: float = field(default_factory=time.monotonic)
-
-    def epoch(self, stop: StopRequest) -> Epoch | None:
-        """The epoch's sentences; None, in all processes, where drawing their subwords was cut short by a signal."""
-        job, epoch = self.job, None
-        with suppress(Interrupted):
-            sampling = job.tokenizer.sampling
-            epoch = self.prepared.epoch(sampling, job.seed, self.progress.epoch, stop.give_up_if_wanted)
-        stop.agree(0)
-        return epoch if stop.number is None else None
-
-    def tick(self) -> float:
-        """Seconds since the last tick."""
-        now = time.monotonic()
-        passed, self.ticked = now - self.ticked, now
-        return passed
-
-    def done_share(self) -> float:
-        """How much of the budget is used, 1 for all of it: the largest share of any limit."""
-        train, progress = self.job.train, self.progress
-        shares = [
-            (progress.update, train.max_updates),
-            (progress.epoch - 1, train.max_epochs),
-            (progress.seconds / 60, train.max_minutes),
-        ]
-        return max(done / limit for done, limit in shares if limit is not None)
-
-    def out_of_patience(self) -> bool:
-        patience = self.job.train.patience
-        return patience > 0 and self.progress.validations_without_better >= patience
-
-    def finished(self) -> bool:
-        return self.done_share() >= 1 or self.out_of_patience()
-
-
-def check_same_run(folder: Path, before: TrainJob, job: TrainJob) -> list[str]:
-    """What changed since the run saved something, if all of it may; UserError with the difference if not."""
-    pairs = zip(walk(before), walk(job), strict=True)
-    changed = {name: f"{name}: {old} -> {new}" for (name, _, old), (_, _, new) in pairs if old != new}
-    harmless = HARMLESS - {"train.max_updates"} if before.optim.cooldown else HARMLESS
-    if refused := changed.keys() - harmless:
-        differences = "; ".join(changed[name] for name in sorted(refused))
-        raise UserError(
-            f"{folder} was begun with other settings ({differences}): give this run another run.name, or remove it"
-        )
-    return [line for name, line in changed.items() if not name.startswith("run.")]
-
-
-def start_run(
-    folder: Path,
-    job: TrainJob,
-    prepared: Prepared,
-    runtime: Runtime,
-    log: RunLog,
-    store: CheckpointStore,
-    start_from: Checkpoint | None,
-    state: Mapping[str, Any] | None,
-) -> Run:
-    """A run at its beginning, which may be another run's weights, or with a `state` where that checkpoint left it.
-
-    Raises UserError for an impossible model.
+    0: finished, now or before. 128 + n: stopped by signal n, after saving. All processes that a launcher started call
+    this together; rank 0 alone writes. Raises UserError, and DataUnavailable if the text is neither here nor reachable.
     """
-    torch.manual_seed(job.seed)
-    tokenizers = prepared.tokenizers
-    try:
-        model = Transformer(job.model, tokenizers.source.size, tokenizers.target.size)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    if distributed.world_size() > 1:
-        seed_process(job.seed, 0)
-    if start_from:
-        load_parameters(model, start_from.load_weights(), start_from.folder)
-    model.to(runtime.device).train()
-    optimizer = make_optimizer(model, job.optim)
-    scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.products == torch.float16)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    log.info(f"model: {parameters:,} parameters, vocabulary {tokenizers.target.size:,}; {runtime.describe()}")
-    processes = distributed.world_size()
+    run = RunFolder(config.run.folder)
+    check_language(config.data.target)
+    runtime = start_runtime(config.train.device, config.train.precision, config.train.threads, together=True)
+    sources = distributed.rank_0_first(lambda: locate(config.data, distributed.say))
+    with locked(run.lock, report=distributed.say) if distributed.rank() == 0 else nullcontext():
+        distributed.barrier()
+        if not all(distributed.all_gather(run.lock.exists())):
+            raise UserError(f"{run.path} is not visible to all processes: run.root must be where every machine sees it")
+        store = CheckpointStore(run)
+        resumed, warnings = find_resumable(store)
+        changed = check_resumable(str(run.path), resumed.config, config) if resumed else []
+        packed = resumed.load_state() if resumed else {}
+        with _open_log(run, packed) as log:
+            for line in warnings:
+                log.warning(line)
+            for line in changed:
+                log.info(f"changed since the run began: {line}")
+            start_from = resumed or _checkpoint_to_start_from(config)
+            corpus = _prepare(config, sources, start_from, log)
+            learner = Learner.create(config, corpus.tokenizers, runtime, start_from)
+            _describe(config, corpus, learner, log)
+            state = TrainerState()
+            if resumed:
+                state = _restore(config, corpus, learner, resumed, packed, log)
+                settle_best(state, store, log)
+                scored = distributed.broadcast(store.index).get("scored")
+                if state.finished(config.train) and scored == resumed.folder.name:
+                    why = "its patience has run out" if state.out_of_patience(config.train) else "its budget is spent"
+                    log.info(f"{run.path} is finished, {why}: nothing to do (mt evaluate scores it again)")
+                    return 0
+            elif start_from:
+                log.info(f"weights and tokenizers of {start_from.folder}")
+            if distributed.rank() == 0:
+                _write_description(run, config, corpus, sources)
+            return _update(config, corpus, learner, state, store, log) or _score(
+                config, sources, corpus, learner, state, store, log
+            )
+
+
+def _open_log(run: RunFolder, packed: dict[str, Any]) -> RunLog:
+    """The log of the run, cut back to the checkpoint that it resumes from; on rank 0 alone it writes."""
+    if distributed.rank() > 0:
+        return RunLog(None, console=False)
+    position = packed.get("log") if packed else {}
+    if not isinstance(position, dict) or not all(isinstance(size, int) for size in position.values()):
+        raise UserError(f"the training state in {run.path} is not one of this mt: begin another run.name")
+    return RunLog(run, position)
+
+
+def _checkpoint_to_start_from(config: TrainConfig) -> Checkpoint | None:
+    """The checkpoint that train.init_from names."""
+    path = config.train.init_from
+    return Checkpoint.open(distributed.broadcast(lambda: find_checkpoint(path, "train.init_from"))) if path else None
+
+
+def _prepare(config: TrainConfig, sources: Sources, start_from: Checkpoint | None, log: RunLog) -> PreparedCorpus:
+    """The prepared corpus, made by rank 0 if needed; with train.init_from, with the tokenizers of that checkpoint."""
+    tokenizers_from = start_from.folder if start_from and config.train.init_from else None
+    corpus = distributed.rank_0_first(
+        lambda: prepare(sources, config.data, config.tokenizer, config.seed, log.info, tokenizers_from)
+    )
+    if len(set(distributed.all_gather(corpus.folder.name))) > 1:
+        raise UserError("the processes see different texts: data/ must be where every machine sees it")
+    return corpus
+
+
+def _describe(config: TrainConfig, corpus: PreparedCorpus, learner: Learner, log: RunLog) -> None:
+    """Log the model, the data and the environment."""
+    parameters = sum(parameter.numel() for parameter in learner.model.parameters())
+    size, pairs, processes = corpus.tokenizers.target.size, len(corpus.source), distributed.world_size()
+    log.info(f"model: {parameters:,} parameters, vocabulary {size:,}; {learner.runtime.describe()}")
     log.info(
-        f"data: {len(prepared.source):,} training pairs, {len(prepared.dev_source):,} for development; an update is up"
-        f" to {job.train.update_tokens:,} target tokens, over all {processes} process{'es' if processes > 1 else ''}"
+        f"data: {pairs:,} training pairs, {len(corpus.dev.sources):,} for development; an update is up to"
+        f" {config.train.update_tokens:,} target tokens, over all {processes} process{'es' if processes > 1 else ''}"
     )
     log.info(f"environment: {describe_environment()}")
-    if job.tokenizer.sampling and len(prepared.source) >= MANY_TO_SAMPLE:
-        minutes = len(prepared.source) * SAMPLING_SECONDS / 60
-        memory = len(prepared.source) * SAMPLING_BYTES * distributed.local_world_size()  # each process draws all
+    if config.tokenizer.sampling and pairs >= MANY_TO_SAMPLE:
+        minutes, memory = pairs * SAMPLING_SECONDS / 60, pairs * SAMPLING_BYTES * distributed.local_world_size()
         log.warning(
-            f"warning: tokenizer.sampling draws all {len(prepared.source):,} pairs anew before each epoch: about"
-            f" {minutes:,.0f} minutes and {memory / 2**30:,.1f} GiB on this machine; 0 is off"
+            f"tokenizer.sampling draws all {pairs:,} pairs anew before each epoch: about {minutes:,.0f} minutes and"
+            f" {memory / 2**30:,.1f} GiB on this machine; 0 is off"
         )
-    progress, recent = Progress(), Recent()
-    if start_from and state is not None:
-        corpus = start_from.meta.get("corpus")
-        if corpus != prepared.folder.name:
-            raise UserError(
-                f"{start_from.folder} was trained on the prepared corpus {corpus}, and the text or its"
-                f" preparation now gives {prepared.folder.name}: put it back, or begin another run.name"
-            )
-        progress, recent, before = restore(state, job.seed, optimizer, scaler, runtime)
-        log.info(f"continuing from {start_from.folder.name}, epoch {progress.epoch}")
-        if before != processes:
-            log.info(
-                f"saved by {before} processes, now {processes}: the same updates follow, but for dropout,"
-                " which draws anew"
-            )
-    elif start_from:
-        log.info(f"weights and tokenizers of {start_from.folder}")
-    replica = distributed.replicate(model, runtime.device, job.train.compile)
-    return Run(folder, job, prepared, runtime, log, store, model, replica, optimizer, scaler, progress, recent)
+
+
+def _restore(
+    config: TrainConfig,
+    corpus: PreparedCorpus,
+    learner: Learner,
+    resumed: Checkpoint,
+    packed: dict[str, Any],
+    log: RunLog,
+) -> TrainerState:
+    """The state of the run at its last checkpoint; optimizer, scaler and random generators are set to it."""
+    before = resumed.meta.get("corpus")
+    if before != corpus.folder.name:
+        raise UserError(
+            f"{resumed.folder} was trained on the prepared corpus {before}, and the text or its preparation now gives"
+            f" {corpus.folder.name}: put it back, or begin another run.name"
+        )
+    state, processes = restore(packed, config.seed, learner.optimizer, learner.scaler, learner.runtime.device)
+    log.info(f"resuming from {resumed.folder.name}, epoch {state.epoch}")
+    if processes != distributed.world_size():
+        now = f"saved by {processes} processes, now {distributed.world_size()}"
+        log.info(f"{now}: the same updates follow, except that dropout draws anew")
+    return state
+
+
+def _write_description(run: RunFolder, config: TrainConfig, corpus: PreparedCorpus, sources: Sources) -> None:
+    """Write the configuration, the cleaning report and the held-out pairs of the run."""
+    atomic_write(run.config, to_yaml(config))
+    atomic_write(run.cleaning, json.dumps(corpus.cleaning, indent=1, ensure_ascii=False) + "\n")
+    if sources.hold_out_dev:
+        for path, lines in zip(run.held_out, (corpus.dev.sources, corpus.dev.references), strict=True):
+            atomic_write(path, "".join(line + "\n" for line in lines))
+
+
+def _update(
+    config: TrainConfig,
+    corpus: PreparedCorpus,
+    learner: Learner,
+    state: TrainerState,
+    store: CheckpointStore,
+    log: RunLog,
+) -> int:
+    """Train to the end of the budget and save; the exit code of a run that is cut short, else 0."""
+    train, decode = config.train, replace(config.decode, beam_size=config.train.validate_beam, nbest=1)
+    validator = Validator(
+        Translator(learner.model, corpus.tokenizers, decode, learner.runtime),
+        corpus.dev,
+        batches=corpus.dev.batches(train.batch_tokens, learner.model.longest_input()),
+        sentences=train.validate_sentences or len(corpus.dev.sources),
+        language=config.data.target,
+        label_smoothing=config.optim.label_smoothing,
+    )
+    with StopRequest() as stop:
+        save_now = partial(save, store, config, corpus, learner, state, log, stop)
+        try:
+            with explain_out_of_memory("train.batch_tokens", train.batch_tokens):
+                run_updates(config, corpus, learner, state, validator, save_now, log, stop)
+            if distributed.broadcast(store.index).get("last") != checkpoint_name(state.update):
+                save_now()
+            stop.agree()
+        except RuntimeError as error:
+            if stop.heard is None or not distributed.lost_contact(error):
+                raise
+            log.warning(f"lost contact with another process; the last checkpoint is in {store.folder}")
+            return 1  # that process has said why, and the launcher ends the others
+    if stop.number is None:
+        return 0
+    log.info(f"stopped by signal {stop.number} at update {state.update}; the same command resumes the run")
+    return 128 + stop.number
+
+
+def _score(
+    config: TrainConfig,
+    sources: Sources,
+    corpus: PreparedCorpus,
+    learner: Learner,
+    state: TrainerState,
+    store: CheckpointStore,
+    log: RunLog,
+) -> int:
+    """Score the average of the checkpoints, or the best one, on the test sets, for the only time; returns 0."""
+    checkpoint = Checkpoint.open(distributed.broadcast(lambda: model_to_score(store, config, state, log)))
+    translator = Translator.of(checkpoint, config.decode, learner.runtime.in_float32())
+    sets = distributed.broadcast(lambda: own_sets(sources, log.info))
+    for name, chosen in sets.items() if distributed.rank() == 0 else ():
+        train = read_pairs(sources.train, keep_invalid=config.data.invalid_utf8 is InvalidText.skip)
+        if repeated := overlap(train, zip(chosen.sources, chosen.references, strict=True)):
+            log.warning(f"{name}: {repeated} of {len(chosen.sources)} pairs occur in the training text")
+    if not sets:
+        sets = {"dev": EvaluationSet(corpus.dev.sources, corpus.dev.references)}
+    model = checkpoint.folder.name
+    log.info(f"scoring {model} with beam {config.decode.beam_size}, fp32")
+    scores = score_sets(translator, model, sets, config.data.target, store.run.path, "scores", log.info)
+    if distributed.rank() == 0:
+        for line in table(scores).splitlines():
+            log.info(line)
+        store.set(scored=checkpoint_name(state.update))
+        results = ", ".join(f"{name} {found.sacrebleu:.2f}" for name, found in scores.items())
+        log.info(f"done: sacreBLEU {results}; model {checkpoint.folder}")
+    return 0

@@ -1,20 +1,25 @@
-"""What a run needs to go on where it stopped, as plain types."""
+"""Everything that a run needs to be resumed besides the weights, and its form in training_state.pt."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
-import numpy as np
 import torch
 
-from mt.config import Which
+from mt.config.schema import TrainingConfig, Which
 from mt.errors import UserError
 from mt.runtime import distributed
-from mt.runtime.device import Runtime
+from mt.runtime.random import get_random_states, seed_process, set_random_states
+from mt.training.metrics import SHARES, TrainingMetrics
+from mt.training.step import StepMetrics
+
+# Names in training_state.pt that differ from the fields of TrainingMetrics
+_NAMES_ON_DISK = {"loss": "smoothed", "tokens": "real_tokens", "cells": "padded_tokens", "grad_norm": "gradient_norm"}
 
 
 @dataclass
-class Progress:
+class TrainerState:
     """How far a run is, the same in all processes. Epochs count from 1; `update` is the last one done."""
 
     update: int = 0
@@ -28,112 +33,117 @@ class Progress:
     skipped_in_a_row: int = 0  # updates whose gradient was not finite
     skipped: int = 0
     validated: list[tuple[int, float]] = field(default_factory=list)  # (update, BLEU)
+    metrics: TrainingMetrics = field(default_factory=TrainingMetrics)  # of this process, since the last log line
+
+    def advance(self, step: StepMetrics, target_tokens: int, updates_in_epoch: int, seconds: float) -> None:
+        """Count an update of so many target tokens, which took so many seconds."""
+        self.update += 1
+        self.metrics.add(step, seconds)
+        if step.finite:
+            self.target_tokens += target_tokens
+            self.skipped_in_a_row = 0
+        else:
+            self.skipped += 1
+            self.skipped_in_a_row += 1
+        self.update_in_epoch += 1
+        if self.update_in_epoch == updates_in_epoch:
+            self.epoch, self.update_in_epoch = self.epoch + 1, 0
+
+    def record(self, bleu: float, nll: float) -> bool:
+        """Record the validation of this update; whether it is the best so far.
+
+        The higher BLEU is better; if it is equal, the lower loss. A number that is not finite is never better.
+        """
+        score = bleu, -nll
+        better = math.isfinite(nll) and math.isfinite(bleu) and (self.best is None or score > self.best)
+        if better:
+            self.best, self.best_update = score, self.update
+        self.validations_without_better = 0 if better else self.validations_without_better + 1
+        self.validated.append((self.update, bleu))
+        return better
+
+    def was_validated(self) -> bool:
+        """Whether this update was."""
+        return self.update in dict(self.validated)
+
+    def share_done(self, train: TrainingConfig) -> float:
+        """The share of the budget that is spent, 1 for all of it: the largest one of any limit."""
+        shares = [
+            (self.update, train.max_updates),
+            (self.epoch - 1, train.max_epochs),
+            (self.seconds / 60, train.max_minutes),
+        ]
+        return max(done / limit for done, limit in shares if limit is not None)
+
+    def out_of_patience(self, train: TrainingConfig) -> bool:
+        return 0 < train.patience <= self.validations_without_better
+
+    def finished(self, train: TrainingConfig) -> bool:
+        """Whether the budget is spent, or patience has run out."""
+        return self.share_done(train) >= 1 or self.out_of_patience(train)
 
     def to_average(self, count: int, which: Which) -> list[int]:
-        """The updates, in order, whose checkpoints the run's average is made of."""
+        """The updates, in order, whose checkpoints make the average of the run."""
         if which is Which.last:
             return [update for update, _ in self.validated[-count:]]
         best = sorted(self.validated, key=lambda entry: -entry[1])[:count]
         return sorted(update for update, _ in best)
 
 
-@dataclass
-class Recent:
-    """Sums since the last log line: one process's share of the losses and tokens, all updates and seconds."""
-
-    smoothed: float = 0.0
-    nll: float = 0.0
-    real_tokens: float = 0
-    padded_tokens: float = 0
-    target_tokens: float = 0  # of this share, without skipped updates
-    all_target_tokens: float = 0  # of this share
-    updates: int = 0
-    gradient_norm: float = 0.0
-    seconds: float = 0.0  # of updates alone
-
-    SHARES: ClassVar[tuple[str, ...]] = (
-        "smoothed",
-        "nll",
-        "real_tokens",
-        "padded_tokens",
-        "target_tokens",
-        "all_target_tokens",
-    )
-
-    def over_processes(self) -> "Recent":
-        """With every process's share."""
-        sums = distributed.total([getattr(self, name) for name in self.SHARES])
-        shares: dict[str, Any] = dict(zip(self.SHARES, sums, strict=True))
-        return replace(self, **shares)
-
-
-def random_states(device: torch.device) -> dict[str, Any]:
-    """This process's random generators, as plain types."""
-    states = {"torch": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
-    return states
-
-
-def set_random_states(states: Mapping[str, Any], device: torch.device) -> None:
-    """Put back what `random_states` gave."""
-    torch.set_rng_state(states["torch"])
-    if device.type == "cuda" and "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"], device)
-
-
-def seed_process(seed: int, update: int) -> None:
-    """Random states of this process's own: equal seeds would drop the same units of every process's sentences."""
-    own = np.random.SeedSequence([seed, update, distributed.rank()]).generate_state(1, np.uint64)
-    torch.manual_seed(int(own[0] >> np.uint64(1)))
-
-
-def training_state(
-    progress: Progress,
-    recent: Recent,
+def pack(
+    state: TrainerState,
     optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
-    runtime: Runtime,
+    device: torch.device,
     log: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Everything but the weights, of all processes, who all call this. Only types that `weights_only` accepts.
+    """The training state of all processes, which all call this; only types that `weights_only` accepts.
 
-    `log` is how far the run's log had come, see `RunLog.position`.
+    `log` is the position of the run's log, see `RunLog.position`.
     """
-    own = {"random": random_states(runtime.device), "recent": asdict(recent)}
+    progress = asdict(state)
+    sums = {_NAMES_ON_DISK.get(name, name): value for name, value in progress.pop("metrics").items()}
+    own = {"random": get_random_states(device), "recent": sums}
     return {
-        "progress": asdict(progress),
+        "progress": progress,
         "optimizer": optimizer.state_dict(),
         "scaler": scaler.state_dict(),
-        "processes": distributed.gather(own),
+        "processes": distributed.all_gather(own),
         "log": dict(log),
     }
 
 
 def restore(
-    state: Mapping[str, Any],
+    packed: Mapping[str, Any],
     seed: int,
     optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
-    runtime: Runtime,
-) -> tuple[Progress, Recent, int]:
-    """Put everything back that `training_state` took: progress, sums, and how many processes it was taken of.
+    device: torch.device,
+) -> tuple[TrainerState, int]:
+    """Restore the state that `pack` returned; the number of processes that it was packed by comes with it.
 
-    Of another number of processes only the random states are new. Raises UserError for what is no such state.
+    With another number of processes, only the random states are new. Raises UserError if it is no such state.
     """
     try:
-        progress, processes = Progress(**state["progress"]), list(state["processes"])
-        optimizer.load_state_dict(state["optimizer"])
-        scaler.load_state_dict(state["scaler"])
-        recents = [Recent(**process["recent"]) for process in processes]
-        if len(processes) == distributed.world_size():
-            set_random_states(processes[distributed.rank()]["random"], runtime.device)
-            return progress, recents[distributed.rank()], len(processes)
-        seed_process(seed, progress.update)
-        own = recents[0]
-        for name in Recent.SHARES:
-            joint = sum(getattr(recent, name) for recent in recents)
-            setattr(own, name, joint if distributed.rank() == 0 else 0)
-        return progress, own, len(processes)
+        processes = list(packed["processes"])
+        optimizer.load_state_dict(packed["optimizer"])
+        scaler.load_state_dict(packed["scaler"])
+        all_metrics = [_metrics(process["recent"]) for process in processes]
+        same = len(processes) == distributed.world_size()
+        metrics = all_metrics[distributed.rank() if same else 0]
+        state = TrainerState(**packed["progress"], metrics=metrics)
+        if same:
+            set_random_states(processes[distributed.rank()]["random"], device)
+        else:
+            seed_process(seed, state.update)
+            for name in SHARES:
+                total = sum(getattr(each, name) for each in all_metrics)
+                setattr(metrics, name, total if distributed.rank() == 0 else 0)
+        return state, len(processes)
     except (KeyError, TypeError, ValueError, IndexError, RuntimeError, AttributeError, OverflowError) as error:
         raise UserError(f"the training state fits no run of this mt: {error!r}".replace("\n", " ")) from error
+
+
+def _metrics(on_disk: Mapping[str, Any]) -> TrainingMetrics:
+    names = [item.name for item in fields(TrainingMetrics)]
+    return TrainingMetrics(**{name: on_disk[_NAMES_ON_DISK.get(name, name)] for name in names})

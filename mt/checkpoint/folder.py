@@ -1,0 +1,178 @@
+"""A model on disk: an immutable folder with weights, configuration, tokenizers and, for resuming, training state.
+
+model.safetensors    a tied matrix is stored once
+config.yaml          the whole configuration of the training
+tokenizer.*          everything that turns text into ids and back
+training_state.pt    plain types only, opened with weights_only
+meta.json            format version, update, score, SHA-256 of the other files
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mt.config.schema import TrainConfig
+from mt.config.stored import read_config, to_yaml
+from mt.errors import Corrupt, UserError, first_line
+from mt.files import atomic_folder, sha256_of, verify_hash
+from mt.run_folder import CONFIG, META, STATE, WEIGHTS
+from mt.tokenizers.special_ids import BOS, EOS, PAD
+from mt.tokenizers.tokenizer import Tokenizers
+
+if TYPE_CHECKING:  # importing torch takes seconds, and translating with an export needs none of it
+    from torch import Tensor
+
+    from mt.model.transformer import Transformer
+
+FORMAT = 2  # 1 had biases of keys and values, and was never released
+_META_KINDS = {"update": int, "source_size": int, "target_size": int, "hashes": dict}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """An opened checkpoint folder; each file is verified, once, before it is read."""
+
+    folder: Path
+    config: TrainConfig
+    meta: dict[str, Any]
+    _verified: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    @classmethod
+    def open(cls, folder: Path) -> "Checkpoint":
+        """Open a checkpoint folder. Raises Corrupt, or UserError for another format."""
+        meta = read_meta(folder)
+        verify_hash(folder / CONFIG, meta["hashes"].get(CONFIG))
+        return cls(folder, read_config(folder / CONFIG), meta, {CONFIG})
+
+    def verify(self) -> None:
+        """Verify all files. Raises Corrupt."""
+        for name in self.meta["hashes"]:
+            self._intact(name)
+
+    def _intact(self, name: str) -> Path:
+        """The path of a file that is as it was written. Raises Corrupt if it is not."""
+        if name not in self._verified:
+            verify_hash(self.folder / name, self.meta["hashes"].get(name))
+            self._verified.add(name)
+        return self.folder / name
+
+    def load_weights(self) -> "dict[str, Tensor]":
+        """The parameters by name, on the CPU. Raises Corrupt."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        path = self._intact(WEIGHTS)
+        try:
+            return load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise Corrupt(f"{path} cannot be read: {first_line(error)}") from error
+
+    def load_model(self) -> "Transformer":
+        """The model with its weights, in evaluation mode."""
+        from mt.model.transformer import Transformer
+
+        try:
+            model = Transformer(self.config.model, self.meta["source_size"], self.meta["target_size"])
+        except (ValueError, RuntimeError) as error:
+            raise UserError(f"{self.folder} describes an impossible model: {first_line(error)}") from error
+        self.load_into(model)
+        return model.eval()
+
+    def load_into(self, model: "Transformer") -> None:
+        """Copy the weights into a model. Raises UserError unless names and shapes are exactly the model's."""
+        import torch
+
+        weights, parameters = self.load_weights(), dict(model.named_parameters())
+        if parameters.keys() != weights.keys():
+            odd = sorted(parameters.keys() ^ weights.keys())
+            raise UserError(f"{self.folder}: the weights do not fit the configured model: {odd[0]} is on one side only")
+        with torch.no_grad():
+            for name, parameter in parameters.items():
+                if parameter.shape != weights[name].shape:
+                    raise UserError(
+                        f"{self.folder}: {name} has shape {tuple(weights[name].shape)}, but in the model"
+                        f" {tuple(parameter.shape)}"
+                    )
+                parameter.copy_(weights[name])
+
+    def load_tokenizers(self) -> Tokenizers:
+        """Both sides' tokenizers. Raises UserError if they do not fit the model."""
+        for name in self.meta["hashes"]:
+            if name.startswith("tokenizer."):
+                self._intact(name)
+        tokenizers = Tokenizers.load(self.folder)
+        sizes = tokenizers.source.size, tokenizers.target.size
+        expected = self.meta["source_size"], self.meta["target_size"]
+        if sizes != expected:
+            raise UserError(f"{self.folder}: the tokenizers have {sizes} units, but the model has {expected}")
+        return tokenizers
+
+    def load_state(self) -> dict[str, Any]:
+        """The training state. Raises Corrupt if there is none, or if anything but plain data is in it."""
+        import torch
+
+        path = self._intact(STATE)
+        try:
+            return dict(torch.load(path, map_location="cpu", weights_only=True))
+        except Exception as error:  # torch raises many kinds for a corrupt or forbidden pickle
+            raise Corrupt(f"{path} cannot be read: {first_line(error)}") from error
+
+
+def read_meta(folder: Path) -> dict[str, Any]:
+    """The meta.json of a checkpoint. Raises Corrupt if it is none, UserError for another format."""
+    path = folder / META
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Corrupt(f"{path} cannot be read: {first_line(error)}") from error
+    if not isinstance(meta, dict):
+        raise Corrupt(f"{path} does not describe a checkpoint")
+    if meta.get("format") != FORMAT:
+        newer = isinstance(meta.get("format"), int) and meta["format"] > FORMAT
+        way_out = "upgrade mt" if newer else "use the mt that wrote it"
+        raise UserError(f"{folder} has checkpoint format {meta.get('format')}, this mt reads {FORMAT}: {way_out}")
+    if not all(isinstance(meta.get(key), kind) for key, kind in _META_KINDS.items()):
+        raise Corrupt(f"{path} does not describe a checkpoint")
+    return meta
+
+
+def write_checkpoint(
+    folder: Path,
+    weights: "Mapping[str, Tensor]",
+    config: TrainConfig,
+    tokenizers: Tokenizers,
+    meta: Mapping[str, Any],
+    state: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a checkpoint; after a kill at any moment it is complete or absent. Raises UserError for a full disk."""
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in weights.items()}
+    try:
+        with atomic_folder(folder) as unfinished:
+            save_file(tensors, unfinished / WEIGHTS)
+            if state is not None:
+                torch.save(dict(state), unfinished / STATE)
+            (unfinished / CONFIG).write_text(to_yaml(config), encoding="utf-8")
+            shutil.copymode(unfinished / CONFIG, unfinished / WEIGHTS)  # safetensors lets nobody else read it
+            tokenizers.save(unfinished)
+            full_meta = {
+                "format": FORMAT,
+                "source_size": tokenizers.source.size,
+                "target_size": tokenizers.target.size,
+                "special_ids": {"pad": PAD, "bos": BOS, "eos": EOS},
+                **meta,
+                "hashes": {file.name: sha256_of(file) for file in sorted(unfinished.iterdir())},
+            }
+            (unfinished / META).write_text(json.dumps(full_meta, indent=1), encoding="utf-8")
+    except (OSError, SafetensorError, RuntimeError) as error:  # each of the three writers has its own for a full disk
+        full = shutil.disk_usage(folder.parent).free < 2**20  # torch's writer does not always say so
+        if type(error) is RuntimeError and "writ" not in str(error) and not full:
+            raise
+        reason = "No space left on device" if full else first_line(error)
+        raise UserError(f"cannot save {folder}: {reason}; the checkpoints before it remain") from error

@@ -1,0 +1,45 @@
+"""`mt average`: average checkpoints of a run into one more checkpoint, and print its folder."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from mt.config.compose import compose
+from mt.config.overrides import Command
+from mt.config.schema import Which, key
+from mt.errors import UserError
+from mt.files import locked
+from mt.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class AverageConfig:
+    checkpoint: str = key("", "a run folder")
+    count: int = key(5, "number of checkpoints", low=1)
+    which: Which = key(Which.last, "the last, or the best, ones")
+
+
+def run(overrides: list[str]) -> int:
+    """Average the run's last or best checkpoints; the result becomes the run's average."""
+    from mt.checkpoint.store import CheckpointStore
+
+    config: AverageConfig = compose(COMMAND, overrides)
+    folder = RunFolder(Path(config.checkpoint).absolute())
+    store = CheckpointStore(folder)
+    if not (store.folder.is_dir() and store.names()):
+        raise UserError(f"checkpoint={config.checkpoint}: there is no checkpoint in {store.folder}")
+    with locked(folder.lock, report=lambda line: print(line, file=sys.stderr, flush=True)):
+        names = store.pick(config.count, config.which)
+        if len(names) < config.count:
+            raise UserError(f"count={config.count}: there are only {len(names)} checkpoints in {store.folder}")
+        print(store.average(names))
+    return 0
+
+
+COMMAND = Command(
+    name="average",
+    help="average checkpoints of a run into one more checkpoint",
+    config=AverageConfig,
+    run=run,
+    examples=(("the last five", "mt average checkpoint=outputs/multi30k-en-de count=5"),),
+)

@@ -1,0 +1,121 @@
+"""`mt evaluate`: score a run or a checkpoint on its own test sets or on other text."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mt.config.compose import compose
+from mt.config.overrides import Command, Inherited
+from mt.config.schema import DecodeConfig, Device, Precision, key
+from mt.corpora.formats import uncompressed_suffix
+from mt.errors import UserError
+from mt.run_folder import RunFolder, find_checkpoint, run_of
+
+if TYPE_CHECKING:
+    from mt.evaluation.scoring import EvaluationSet
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    checkpoint: str = key("", "a run folder (its average, else its best checkpoint) or a checkpoint folder")
+    input: str | None = key(None, "source text (default: the run's own test sets)")
+    reference: str | None = key(None, "reference translation of input")
+    output: str | None = key(None, "folder for scores and hypotheses (default: the run folder)")
+    all_checkpoints: bool = key(False, "score every checkpoint of the run")
+    device: Device = key(Device.auto, "auto picks a GPU if there is one")
+    devices: str = key("1", "processes on this machine, each with its own GPU if there are GPUs: a number, or auto")
+    precision: Precision = key(Precision.fp32, "number format of matrix multiplications")
+    threads: int = key(0, "CPU threads of each process; 0 divides all cores among the processes", low=0)
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+
+
+def run(overrides: list[str]) -> int:
+    """Evaluate, in as many processes as the overrides ask for."""
+    from mt.runtime.launcher import processes_to_start, run_processes
+
+    config: EvaluateConfig = compose(COMMAND, overrides)
+    processes = processes_to_start(config.devices, config.device)
+    if processes > 1:
+        return run_processes([COMMAND.name, *overrides], processes)
+    evaluate(config)
+    return 0
+
+
+def evaluate(config: EvaluateConfig) -> None:
+    """Print a table of scores, and write scores and hypotheses to the run folder."""
+    from mt.checkpoint.folder import Checkpoint
+    from mt.corpora.locate import locate
+    from mt.decoding.translator import Translator
+    from mt.evaluation.metrics import check_language, table
+    from mt.evaluation.scoring import file_set, held_out_set, own_sets, score_sets
+    from mt.runtime import distributed
+    from mt.runtime.device import start_runtime
+
+    if (config.input is None) != (config.reference is None):
+        raise UserError("input= and reference= go together: give both, or neither for the run's own test sets")
+    runtime = start_runtime(config.device, config.precision, config.threads, together=True)
+    folders = distributed.broadcast(lambda: _checkpoints(config))
+    data = Checkpoint.open(folders[0]).config.data
+    check_language(data.target)
+
+    def find_sets() -> "dict[str, EvaluationSet]":
+        if config.input is not None and config.reference is not None:
+            path = Path(config.input)
+            return {path.stem.removesuffix(uncompressed_suffix(path)): file_set(config.input, config.reference)}
+        sets = own_sets(locate(data, distributed.say, training=False), distributed.say)
+        if not sets and (held_out := held_out_set(run_of(folders[0]))):
+            sets = {"dev": held_out}
+        if not sets:
+            raise UserError("the run has no test sets of its own: give input=FILE reference=FILE")
+        return sets
+
+    sets = distributed.broadcast(find_sets)
+    for folder in folders:
+        checkpoint = Checkpoint.open(folder)
+        translator = Translator.of(checkpoint, config.decode, runtime)
+        distributed.say(f"{folder}, beam {config.decode.beam_size}, {runtime.describe()}")
+        place, name = _place(config, folder, checkpoint.config.decode)
+        if scores := score_sets(translator, folder.name, sets, data.target, place, name, distributed.say):
+            print(table(scores), flush=True)
+
+
+def _checkpoints(config: EvaluateConfig) -> list[Path]:
+    """The checkpoint folders to score."""
+    if not config.all_checkpoints:
+        return [find_checkpoint(config.checkpoint)]
+    from mt.checkpoint.store import CheckpointStore
+
+    store = CheckpointStore(RunFolder(Path(config.checkpoint).absolute()))
+    if not store.names():
+        raise UserError(f"all_checkpoints=true needs a run folder, checkpoint={config.checkpoint} has no checkpoints")
+    return [store.folder / name for name in store.names()]
+
+
+def _place(config: EvaluateConfig, checkpoint: Path, own_options: DecodeConfig) -> tuple[Path | None, str]:
+    """Folder and name of the scores: "scores" are the run's own, of its own sets; other names say what is different.
+
+    A checkpoint outside a run has no folder for them, unless output= names one.
+    """
+    run = run_of(checkpoint)
+    of_run = run is not None and Path(config.checkpoint).absolute() == run.path and not config.all_checkpoints
+    name = "scores" if of_run else f"scores-{checkpoint.name}"
+    options = replace(config.decode, batch_tokens=own_options.batch_tokens)  # which changes no score
+    if options != own_options or config.precision is not Precision.fp32:
+        name += "-other_options"
+    if config.input is not None:
+        name += "-files"
+    return Path(config.output) if config.output else run.path if run else None, name
+
+
+COMMAND = Command(
+    name="evaluate",
+    help="score a run or a checkpoint: BLEU, chrF2, TER",
+    config=EvaluateConfig,
+    run=run,
+    groups=("decode",),
+    inherited=Inherited("checkpoint", sections=("decode",)),
+    examples=(
+        ("the run's own test sets", "mt evaluate checkpoint=outputs/multi30k-en-de"),
+        ("other text", "mt evaluate checkpoint=outputs/multi30k-en-de input=x.en reference=x.de"),
+    ),
+)

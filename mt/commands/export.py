@@ -1,0 +1,162 @@
+"""`mt export`: write a checkpoint for CTranslate2, checked against mt's own search before it gets its name."""
+
+import json
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mt.config.compose import compose
+from mt.config.overrides import Command
+from mt.config.schema import DecodeConfig, ExportType, key
+from mt.errors import UserError
+from mt.files import atomic_folder, sha256_of
+from mt.run_folder import CONFIG, EXPORT_META, WEIGHTS, find_checkpoint, run_of
+
+if TYPE_CHECKING:
+    from mt.checkpoint.folder import Checkpoint
+    from mt.evaluation.scoring import EvaluationSet
+
+CHECKED = 1000  # sentences of the development set that both engines translate
+ENOUGH_FOR_BLEU = 200  # sentences: with fewer, a single one moves BLEU too far
+# The largest differences allowed: the share of sentences translated differently by greedy search, and BLEU
+TOLERANCE = {ExportType.float32: (0.02, 0.5), ExportType.int8: (0.5, 1.0)}
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    checkpoint: str = key("", "a run folder (its average, else its best checkpoint) or a checkpoint folder")
+    type: ExportType = key(ExportType.float32, "number format of the weights; int8 is a quarter of the size")
+    output: str | None = key(None, "folder of the export (default: exports/ in the run folder)")
+    input: str | None = key(None, "source text to compare the engines on (default: the run's development set)")
+    reference: str | None = key(None, "reference translation of input")
+    threads: int = key(0, "CPU threads; 0 is all cores", low=0)
+
+
+def run(overrides: list[str]) -> int:
+    """Export, and print the folder and the command that uses it."""
+    export(compose(COMMAND, overrides))
+    return 0
+
+
+def export(config: ExportConfig) -> None:
+    """Convert, translate the same text with both engines, and refuse an export that differs too much."""
+    from mt.checkpoint.folder import Checkpoint
+    from mt.decoding.exported import installed, is_export
+    from mt.runtime import distributed
+
+    if not installed():
+        raise UserError("mt export needs CTranslate2: pip install ctranslate2")
+    checkpoint = Checkpoint.open(find_checkpoint(config.checkpoint))
+    folder = Path(config.output).absolute() if config.output else _default_folder(checkpoint.folder, config.type)
+    if folder.exists() and not is_export(folder) and any(folder.iterdir()):
+        raise UserError(f"output={folder} holds something else: name another folder")
+    chosen = _check_set(config, checkpoint)
+    try:
+        with atomic_folder(folder) as unfinished:
+            _write(checkpoint, config, unfinished)
+            distributed.say(_compare(checkpoint, config, chosen, unfinished))
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {error.strerror or error}") from error
+    distributed.say(f"translate with it: mt translate checkpoint={folder} < in > out")
+    print(folder)
+
+
+def _default_folder(checkpoint: Path, kind: ExportType) -> Path:
+    """In exports/ of the run, or beside a checkpoint outside a run."""
+    run = run_of(checkpoint)
+    return (run.exports if run else checkpoint.parent / "exports") / f"{checkpoint.name}-ctranslate2-{kind.value}"
+
+
+def _check_set(config: ExportConfig, checkpoint: "Checkpoint") -> "EvaluationSet":
+    """The text that both engines translate: the user's files, or the run's development set."""
+    from mt.corpora.formats import read_pairs
+    from mt.corpora.locate import locate
+    from mt.evaluation.scoring import EvaluationSet, file_set, held_out_set
+    from mt.runtime import distributed
+
+    if (config.input is None) != (config.reference is None):
+        raise UserError("input= and reference= go together: give both, or neither for the run's development set")
+    if config.input is not None and config.reference is not None:
+        return file_set(config.input, config.reference)
+    if held_out := held_out_set(run_of(checkpoint.folder)):
+        return held_out
+    try:
+        pairs = list(read_pairs(locate(checkpoint.config.data, distributed.say, training=False).dev))
+    except UserError as error:
+        raise UserError(f"{error}; or give input= and reference= to check the export with") from error
+    if not pairs:
+        raise UserError("the run has no development set here to check the export with: give input= and reference=")
+    return EvaluationSet([source for source, _ in pairs], [target for _, target in pairs])
+
+
+def _write(checkpoint: "Checkpoint", config: ExportConfig, folder: Path) -> None:
+    """Write everything that translating needs: model, tokenizers, configuration, and their hashes."""
+    from mt.decoding.conversion import convert
+    from mt.decoding.exported import EXPORT_FORMAT
+
+    tokenizers = checkpoint.load_tokenizers()
+    positions = convert(checkpoint, tokenizers, config.type, folder)
+    tokenizers.save(folder)
+    shutil.copy(checkpoint.folder / CONFIG, folder)
+    meta = {
+        "checkpoint": checkpoint.folder.name,
+        "format": EXPORT_FORMAT,
+        "weights": checkpoint.meta["hashes"][WEIGHTS],
+        "type": config.type.value,
+        "positions": positions,
+        "hashes": {path.name: sha256_of(path) for path in sorted(folder.iterdir())},
+    }
+    (folder / EXPORT_META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+
+
+def _compare(checkpoint: "Checkpoint", config: ExportConfig, chosen: "EvaluationSet", folder: Path) -> str:
+    """The differences between the two engines, in words. Raises UserError if they are too large."""
+    from mt.evaluation.metrics import bleu
+
+    lines, references = chosen.sources[:CHECKED], chosen.references[:CHECKED]
+    decode, language = checkpoint.config.decode, checkpoint.config.data.target
+    scores, shares = [], []
+    for options in (replace(decode, beam_size=1, nbest=1), replace(decode, nbest=1)):
+        one, other = _translate(checkpoint, folder, options, lines, config.threads)
+        shares.append(sum(a != b for a, b in zip(one, other, strict=True)) / len(lines))
+        scores.append((bleu(one, references, language), bleu(other, references, language)))
+    share, difference = shares[0], abs(scores[1][0] - scores[1][1])
+    text = (
+        f"{config.type.value}, {len(lines)} sentences: {share:.1%} differ with greedy search, {shares[1]:.1%} with beam"
+        f" {decode.beam_size}; BLEU {scores[1][0]:.2f} with mt, {scores[1][1]:.2f} with CTranslate2"
+    )
+    most, farthest = TOLERANCE[config.type]
+    if share * len(lines) > max(1, most * len(lines)) or (len(lines) >= ENOUGH_FOR_BLEU and difference > farthest):
+        int8 = config.type is ExportType.int8
+        way_out = "type=float32" if int8 else "other text (input=, reference=), or a later checkpoint"
+        raise UserError(
+            f"the export is refused ({text}): {most:.0%} may differ with greedy search, and {farthest} BLEU: try"
+            f" {way_out}"
+        )
+    return text
+
+
+def _translate(
+    checkpoint: "Checkpoint", folder: Path, options: DecodeConfig, lines: list[str], threads: int
+) -> tuple[list[str], list[str]]:
+    from mt.config.schema import Device, Precision
+    from mt.decoding.exported import ExportedTranslator
+    from mt.decoding.translator import Translator
+    from mt.runtime.device import start_runtime
+
+    one = Translator.of(checkpoint, options, start_runtime(Device.cpu, Precision.fp32, threads))
+    other = ExportedTranslator.load(folder, options, threads)
+    return one.translate(lines), [found[0].text for found in other.translate_nbest(lines)]
+
+
+COMMAND = Command(
+    name="export",
+    help="write a checkpoint for CTranslate2, checked against mt's own search",
+    config=ExportConfig,
+    run=run,
+    examples=(
+        ("for faster translation on a CPU", "mt export checkpoint=outputs/multi30k-en-de"),
+        ("small", "mt export checkpoint=outputs/multi30k-en-de type=int8"),
+    ),
+)

@@ -1,0 +1,45 @@
+"""`mt prepare`: fetch, clean and tokenize the text of a training, and print the folder of the prepared corpus."""
+
+import sys
+from dataclasses import dataclass, field
+
+from mt.config.compose import compose
+from mt.config.overrides import Command
+from mt.config.schema import DataConfig, TokenizerConfig, key
+
+
+@dataclass(frozen=True)
+class PrepareConfig:
+    seed: int = key(1, "seed of the sample that the tokenizer is trained on, if the corpus is large", low=0)
+    data: DataConfig = field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+
+
+def run(overrides: list[str]) -> int:
+    """Prepare the corpus, and look for the test sets, so that a machine without a network can train and score."""
+    from mt.corpora.locate import locate
+    from mt.data.preparation import prepare
+
+    def log(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    config: PrepareConfig = compose(COMMAND, overrides)
+    sources = locate(config.data, log)
+    corpus = prepare(sources, config.data, config.tokenizer, config.seed, log)
+    for find in sources.find_tests.values():
+        find()
+    print(corpus.folder)
+    return 0
+
+
+COMMAND = Command(
+    name="prepare",
+    help="fetch, clean and tokenize the text of a training with the same data and tokenizer options",
+    config=PrepareConfig,
+    run=run,
+    groups=("experiment", "data", "tokenizer"),
+    examples=(
+        ("the text of the default experiment", "mt prepare"),
+        ("your own text", "mt prepare data=files 'data.train=[train.en,train.de]'"),
+    ),
+)

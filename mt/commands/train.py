@@ -1,0 +1,101 @@
+"""`mt train`: train a model, or resume its training, then score its test sets once."""
+
+import os
+import sys
+from collections.abc import Set
+
+from mt.config.compose import compose
+from mt.config.overrides import Command, Inherited, expand_sweep
+from mt.config.schema import Corpus, TrainConfig
+from mt.errors import DataUnavailable, UserError
+from mt.runtime.signals import LAUNCHER
+
+FALLBACK = "experiment=captions"
+
+
+def run(overrides: list[str], varied: Set[str] = frozenset()) -> int:
+    """Train the run that the overrides describe, in as many processes as they ask for.
+
+    If they choose no corpus and Multi30k is neither here nor reachable, train on the captions instead, and say so.
+    """
+    from mt.runtime.launcher import processes_to_start, run_processes
+    from mt.training.run import train
+
+    config = compose(COMMAND, overrides, varied)
+    processes = processes_to_start(config.train.devices, config.train.device)
+    reason = ""
+    try:
+        if processes > 1:
+            code = run_processes([COMMAND.name, *overrides, f"run.name={config.run.name}"], processes)
+        else:
+            code = train(config)
+    except DataUnavailable as error:
+        if not _may_fall_back(overrides, config):
+            raise
+        code, reason = DataUnavailable.exit_code, f" {error}"
+    if code != DataUnavailable.exit_code or not _may_fall_back(overrides, config):
+        return code
+    notice = (
+        "Multi30k is neither here nor reachable, so this trains on generated captions instead"
+        f" ({FALLBACK}): its scores say nothing about Multi30k.{reason}"
+    )
+    _say(notice)
+    code = run([*overrides, FALLBACK], varied)
+    _say(notice)
+    return code
+
+
+def sweep(overrides: list[str]) -> int:
+    """Train one run per combination of values, in order, after checking them all; the first failure ends it."""
+    lines, varied = expand_sweep(COMMAND, overrides)
+    names = [compose(COMMAND, line, varied).run.name for line in lines]
+    for number, (line, name) in enumerate(zip(lines, names, strict=True), start=1):
+        place = f"training {number} of {len(lines)}, {name}"
+        _say(place)
+        try:
+            code = run(line, varied)
+        except UserError as error:
+            raise type(error)(f"{place}: {error}") from error
+        except BaseException:
+            _say(f"stopped in {place}")
+            raise
+        if code:
+            _say(f"stopped in {place}: exit code {code}")
+            return code
+    return 0
+
+
+def _may_fall_back(overrides: list[str], config: TrainConfig) -> bool:
+    """Whether nobody chose the text. One of several processes leaves the decision to the mt that started it."""
+    chosen = {override.partition("=")[0] for override in overrides} & {"experiment", "data", "data.raw_dir"}
+    languages = {config.data.source, config.data.target}
+    multi30k = config.data.corpus is Corpus.multi30k and languages == {"en", "de"}
+    return multi30k and not chosen and LAUNCHER not in os.environ
+
+
+def _say(line: str) -> None:
+    if os.environ.get("RANK", "0") == "0":
+        print(line, file=sys.stderr, flush=True)
+
+
+COMMAND = Command(
+    name="train",
+    help="train a model, then score its test sets",
+    config=TrainConfig,
+    run=run,
+    sweep=sweep,
+    groups=("experiment", "data", "tokenizer", "model", "optim", "decode"),
+    inherited=Inherited(
+        "train.init_from",
+        sections=("model", "tokenizer"),
+        but=("model.dropout", "model.init", "tokenizer.model", "tokenizer.sampling"),
+    ),
+    examples=(
+        ("the default experiment: Multi30k, English to German", "mt train"),
+        ("another direction", "mt train data.source=de data.target=en"),
+        ("another model and schedule", "mt train model=small optim.warmup_steps=1000"),
+        ("your own text, a line a sentence", "mt train data=files 'data.train=[train.en,train.de]'"),
+        ("two runs, one after the other", "mt train -m optim.warmup_steps=1000,2000"),
+        ("show the configuration and stop", "mt train --cfg job"),
+    ),
+)

@@ -1,0 +1,153 @@
+"""`mt translate`: a line out for each line in, by the run's own search, or by an export that is named."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+
+from mt.config.compose import compose
+from mt.config.overrides import Command, Inherited
+from mt.config.schema import DecodeConfig, Device, Precision, key
+from mt.errors import UserError
+from mt.run_folder import find_checkpoint
+
+if TYPE_CHECKING:
+    from mt.decoding.translation import Engine, Translation
+
+READ_LINES = 4096  # lines of a file that are translated together
+
+
+@dataclass(frozen=True)
+class TranslateConfig:
+    checkpoint: str = key("", "a run folder (its average, else its best checkpoint), a checkpoint folder or an export")
+    input: str | None = key(None, "source text, a line a sentence (default: standard input)")
+    output: str | None = key(None, "file for the translations (default: standard output)")
+    device: Device = key(Device.auto, "auto picks a GPU if there is one")
+    devices: str = key("1", "processes on this machine, each with its own GPU if there are GPUs: a number, or auto")
+    precision: Precision = key(Precision.fp32, "number format of matrix multiplications")
+    threads: int = key(0, "CPU threads of each process; 0 divides all cores among the processes", low=0)
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+
+
+def run(overrides: list[str]) -> int:
+    """Translate, in as many processes as the overrides ask for."""
+    from mt.runtime.launcher import processes_to_start, run_processes
+
+    config: TranslateConfig = compose(COMMAND, overrides)
+    processes = processes_to_start(config.devices, config.device)
+    if processes > 1:
+        return run_processes([COMMAND.name, *overrides], processes)
+    translate(config)
+    return 0
+
+
+def translate(config: TranslateConfig) -> None:
+    """Translate every line of the input, whatever its bytes; nothing else goes to standard output.
+
+    With decode.nbest above 1 a line has several: "line number ||| translation ||| score", numbers from 0.
+    """
+    from mt.decoding.exported import ExportedTranslator, is_export
+
+    folder = find_checkpoint(config.checkpoint, exports=True)
+    if is_export(folder):
+        alone = config.devices == "1" and os.environ.get("WORLD_SIZE", "1") == "1"
+        if not alone or config.device is Device.cuda or config.precision not in (Precision.fp32, Precision.auto):
+            raise UserError(
+                f"checkpoint={config.checkpoint} is an export, which runs on the CPU in one process, in its own number"
+                " format: leave out device, devices and precision"
+            )
+        tool = ExportedTranslator.load(folder, config.decode, config.threads)
+        _say(f"{folder}, {tool.describe()}")
+        _translate_lines(config, tool, lambda read: read())
+        return
+    from mt.checkpoint.folder import Checkpoint
+    from mt.decoding.translator import Translator
+    from mt.runtime import distributed
+    from mt.runtime.device import start_runtime
+
+    runtime = start_runtime(config.device, config.precision, config.threads, together=True)
+    # One process decides, in case a training changes the run's best checkpoint now
+    folder = distributed.broadcast(lambda: find_checkpoint(config.checkpoint))
+    translator = Translator.of(Checkpoint.open(folder), config.decode, runtime)
+    if distributed.rank() == 0:
+        _translate_lines(config, translator, distributed.broadcast)
+        return
+    while lines := distributed.broadcast(list[str]):
+        translator.translate_nbest(lines)
+
+
+def _translate_lines(
+    config: TranslateConfig, engine: "Engine", shared: Callable[[Callable[[], list[str]]], list[str]]
+) -> None:
+    """Translate the input. `shared` calls a function that reads, and hands its result to all processes."""
+    input, output = config.input, config.output
+    if input and output and os.path.exists(output) and os.path.samefile(input, output):
+        raise UserError(f"output={output} is the input: name another file")
+    source_file = _open("input", config.input, "rb", sys.stdin.buffer)
+    with source_file as source, _open("output", config.output, "wb", sys.stdout.buffer) as target:
+        if source.isatty():
+            _say(f"one sentence a line, {engine.describe()}; Ctrl-D ends")
+        damaged = number = cut = 0
+        blocks = read_blocks(source, 1 if source.isatty() else READ_LINES)  # a person waits for each answer
+        while lines := shared(lambda: next(blocks, [])):
+            damaged += sum("\ufffd" in line for line in lines)
+            if longer := engine.too_long(lines):
+                _say(f"warning: {longer} lines are longer than the model's positions: their ends are not translated")
+            for hypotheses in engine.translate_nbest(lines):
+                cut += hypotheses[0].at_limit
+                target.write(_format(number, hypotheses, config.decode.nbest).encode("utf-8"))
+                number += 1
+            target.flush()
+    if damaged:
+        _say(f"warning: {damaged} lines are not UTF-8: their bad bytes were read as U+FFFD")
+    if cut:
+        _say(f"warning: {cut} translations reached the length limit (decode.max_length_a, decode.max_length_b)")
+
+
+def _format(number: int, hypotheses: "list[Translation]", nbest: int) -> str:
+    if nbest == 1:
+        return hypotheses[0].text + "\n"
+    return "".join(f"{number} ||| {found.text} ||| {found.score:.4f}\n" for found in hypotheses)
+
+
+def read_blocks(stream: Iterable[bytes], size: int) -> Iterator[list[str]]:
+    """The lines of a stream, `size` at a time, decoded whatever their bytes."""
+    lines = iter(stream)
+    mark = "\ufeff"  # a byte order mark, at the start of the stream only
+    while block := list(islice(lines, size)):
+        texts = [line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace") for line in block]
+        texts[0], mark = texts[0].removeprefix(mark), ""
+        yield texts
+
+
+def _open(key: str, path: str | None, mode: str, standard: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
+    """The file that a key names, or the standard stream, which stays open."""
+    if path is None:
+        return nullcontext(standard)
+    try:
+        return cast(IO[bytes], Path(path).open(mode))
+    except OSError as error:
+        raise UserError(f"{key}={path}: {error.strerror} ({Path(path).absolute()})") from error
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+COMMAND = Command(
+    name="translate",
+    help="translate text, a line for a line",
+    config=TranslateConfig,
+    run=run,
+    groups=("decode",),
+    inherited=Inherited("checkpoint", sections=("decode",)),
+    examples=(
+        ("a file", "mt translate checkpoint=outputs/multi30k-en-de < in.en > out.de"),
+        ("greedy search", "mt translate checkpoint=outputs/multi30k-en-de decode=greedy < in.en"),
+        ("faster on a CPU, after mt export", "mt translate checkpoint=outputs/multi30k-en-de/exports/NAME < in.en"),
+    ),
+)

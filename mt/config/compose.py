@@ -1,0 +1,199 @@
+"""From a command and its overrides to one checked configuration: the only place that decides which setting wins.
+
+From the strongest to the weakest: keys on the command line; settings inherited from a checkpoint that the command line
+names, unless it also chooses their group; groups on the command line; the experiment; the defaults of the schema.
+"""
+
+import functools
+import hashlib
+import os
+import re
+from collections.abc import Set
+from dataclasses import fields, replace
+from enum import Enum
+from typing import Any
+
+from mt.config.overrides import LANGUAGES, Command, config_folder, parse_override
+from mt.config.rules import HARMLESS, validate
+from mt.config.schema import Corpus, TrainConfig, walk
+from mt.config.stored import read_config
+from mt.errors import UserError
+from mt.run_folder import CONFIG, RunFolder, find_checkpoint
+
+DEFAULT_EXPERIMENT = "multi30k"
+_USER_FILES = ("data.train", "data.dev", "data.test", "tokenizer.model", "train.init_from")
+_LONGEST_NAME = 100
+
+
+def compose(command: Command, overrides: list[str], varied: Set[str] = frozenset()) -> Any:
+    """The checked configuration of a command line. Raises UserError for every mistake in it.
+
+    The keys that a sweep has `varied` are always part of the run's name.
+    """
+    given = [parse_override(command, override) for override in overrides]
+    names = {item.key for item in given}
+    choices = {item.key: item.value for item in given if item.key in command.groups}
+    experiment = choices.get("experiment", choices.get("data", DEFAULT_EXPERIMENT))
+    lines = [f"experiment={experiment}"] if "experiment" in command.groups else []
+    choices.pop("experiment", None)
+    lines += [f"{group}={option}" for group, option in choices.items()]
+    # An experiment sets keys, which would count more than the groups: so these are repeated as keys
+    for group, option in choices.items():
+        lines += _group_as_keys(group, option)
+    lines += [f"{item.key}={item.text}" for item in given if not item.literal and item.key not in command.groups]
+    composed = _from_hydra(command, tuple(lines))
+    config = command.config(**{item.name: getattr(composed, item.name) for item in fields(command.config)})
+    for item in given:
+        if item.literal:
+            config = _with(config, item.key, item.value)
+    config = _with_absolute_files(config)
+    if isinstance(config, TrainConfig):
+        values = {item.key: item.value for item in given}
+        config = _with(config, "run.name", _run_name(config, experiment, values, command.groups, varied))
+    for name, value in _inherited(command, config, names).items():
+        config = _with(config, name, value)
+    validate(config, names)
+    return config
+
+
+def _inherited(command: Command, config: Any, names: Set[str]) -> dict[str, Any]:
+    """The settings of the checkpoint that the command line names, but those that the command line itself decides."""
+    rule = command.inherited
+    path = _get(config, rule.key) if rule else None
+    if rule is None or not path:
+        return {}
+    begun = None
+    if isinstance(config, TrainConfig):
+        for key in sorted(names):
+            if key.partition(".")[0] == "tokenizer" and key != "tokenizer.sampling":
+                raise UserError(f"{rule.key} brings its own tokenizers: leave out {key}")
+        begun = RunFolder(config.run.folder)
+    if begun and begun.index.exists() and begun.config.exists():
+        # The run has taken these settings over, and the checkpoint that it started from may be gone
+        stored = read_config(begun.config)
+    else:
+        stored = read_config(find_checkpoint(path, rule.key, exports=True) / CONFIG)
+    return {
+        name: value
+        for name, _, value in walk(stored)
+        if name.partition(".")[0] in rule.sections
+        and name not in rule.but
+        and not {name, name.partition(".")[0]} & names
+    }
+
+
+@functools.cache
+def _register(name: str, kind: Any) -> None:
+    """Store the typed defaults of a configuration where Hydra finds them by name."""
+    from hydra.core.config_store import ConfigStore
+    from omegaconf import OmegaConf
+
+    node = OmegaConf.structured(kind)
+    # Frozen dataclasses are read-only nodes, which Hydra could not merge into
+    OmegaConf.set_readonly(node, None)
+    for section in node:
+        if OmegaConf.is_config(node[section]):
+            OmegaConf.set_readonly(node[section], None)
+    ConfigStore.instance().store(name=f"{name}_config", node=node)
+
+
+@functools.lru_cache(maxsize=256)  # it takes a quarter of a second, and a sweep composes every configuration twice
+def _from_hydra(command: Command, lines: tuple[str, ...]) -> Any:
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    _register("train", TrainConfig)  # which mt prepare begins with, too
+    _register(command.name, command.config)
+    name = command.name if (config_folder() / f"{command.name}.yaml").is_file() else f"{command.name}_config"
+    try:
+        with initialize_config_dir(str(config_folder()), version_base="1.3"):
+            return OmegaConf.to_object(hydra_compose(name, list(lines)))
+    except (HydraException, OmegaConfBaseException) as error:
+        where = f"{getattr(error, 'full_key', None) or 'a value'}: "
+        raise UserError(f"{config_folder()}: {where}{str(error).splitlines()[0]}") from error
+
+
+def _group_as_keys(group: str, option: str) -> list[str]:
+    """Overrides that repeat the values in a group's file."""
+    from omegaconf import OmegaConf
+
+    path = config_folder() / group / f"{option}.yaml"
+    prefix = "" if "@package _global_" in path.read_text(encoding="utf-8") else f"{group}."
+
+    def lines(values: Any, prefix: str) -> list[str]:
+        if isinstance(values, dict):
+            return [line for name, value in values.items() for line in lines(value, f"{prefix}.{name}")]
+        return [f"{prefix[1:]}={'null' if values is None else values}"]
+
+    return [f"{prefix}{line}" for line in lines(OmegaConf.to_container(OmegaConf.load(path)), "")]
+
+
+def _with(section: Any, name: str, value: Any) -> Any:
+    """A copy of nested frozen dataclasses with one dotted name changed."""
+    first, _, rest = name.partition(".")
+    return replace(section, **{first: _with(getattr(section, first), rest, value) if rest else value})
+
+
+def _get(section: Any, name: str) -> Any:
+    return functools.reduce(getattr, name.split("."), section)
+
+
+def _with_absolute_files(config: Any) -> Any:
+    """Paths of text made absolute, so that the configuration means the same from any folder."""
+    for name, _, value in list(walk(config)):
+        if name not in _USER_FILES or not value:
+            continue
+        if isinstance(value, dict):
+            value = {key: [os.path.abspath(path) for path in paths] for key, paths in value.items()}
+        elif isinstance(value, list):
+            value = [os.path.abspath(path) for path in value]
+        else:
+            value = os.path.abspath(value)
+        config = _with(config, name, value)
+    if hasattr(config, "data") and config.data.corpus is not Corpus.files:
+        config = _with(config, "data.raw_dir", os.path.abspath(config.data.raw_folder))
+    return config
+
+
+def _run_name(
+    config: TrainConfig, experiment: str, given: dict[str, Any], groups: tuple[str, ...], varied: Set[str]
+) -> str:
+    """The folder of a run: experiment, direction and what the command line changes, in [A-Za-z0-9._-] only.
+
+    It ends in a digest if plain characters or the length cannot distinguish two commands.
+    """
+    name = config.run.name
+    if name is not None and (name.startswith(".") or ".." in name or re.search(r"[/\\\0-\37]", name)):
+        raise UserError(f"run.name={name!r} must be the name of a folder, without / and ..; run.root is its place")
+    shown = set(varied)
+    if name is None:
+        shown |= given.keys() - HARMLESS
+        shown -= {"experiment", *LANGUAGES} | ({"data"} if given.get("data") == experiment else set())
+    base = name or f"{experiment}-{_plain(config.data.source)}-{_plain(config.data.target)}"
+    values = {key: given[key] if key in groups else _get(config, key) for key in sorted(shown)}
+    exact = "".join(f"-{key}={value}" for key, value in values.items())
+    plain = base + "".join(f"-{key}.{_plain(_in_words(value))}" for key, value in values.items())
+    clear = all(not isinstance(value, list | dict | str) or value == _plain(str(value)) for value in values.values())
+    if clear and len(plain) <= _LONGEST_NAME:
+        return plain
+    digest = hashlib.sha256(exact.encode(errors="surrogateescape")).hexdigest()[:8]
+    return f"{plain[: _LONGEST_NAME - 9]}-{digest}"
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, dict):
+        return _in_words([*value.values()])
+    if isinstance(value, list):
+        return _in_words(value[0]) if value else "none"
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    return os.path.basename(value) if isinstance(value, str) else str(value).lower()
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", ".", text).replace("..", ".").strip(".")

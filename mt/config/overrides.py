@@ -1,0 +1,259 @@
+"""Commands, what may stand after them, and one clear line for everything that is wrong with it.
+
+Form, key, choice and type are checked here before Hydra composes, so that each message names the key, the value, what
+is allowed and the most similar name.
+"""
+
+import difflib
+import functools
+import itertools
+import os
+import re
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, Field, dataclass
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from mt.config.rules import limits_in_words
+from mt.config.schema import walk
+from mt.errors import UserError
+
+LANGUAGES = ("data.source", "data.target")
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """The settings that a command takes from the checkpoint that one of its keys names."""
+
+    key: str
+    sections: tuple[str, ...]
+    but: tuple[str, ...] = ()  # keys of these sections that are not taken
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: its name, its configuration, its help, and the function that runs it."""
+
+    name: str
+    help: str
+    config: type[Any]  # a dataclass, as in mt.config.schema
+    run: Callable[[list[str]], int]  # overrides to exit code
+    examples: tuple[tuple[str, str], ...]  # (purpose, command line)
+    groups: tuple[str, ...] = ()  # of configs/, which the command line may choose from
+    inherited: Inherited | None = None
+    sweep: Callable[[list[str]], int] | None = None  # overrides with several values a key to exit code
+
+    @cached_property
+    def keys(self) -> dict[str, Field[Any]]:
+        """All keys by dotted name, in the order of the dataclasses."""
+        return {name: item for name, item, _ in walk(self.config())}
+
+
+@dataclass(frozen=True)
+class Override:
+    """One `key=value` of the command line. Hydra never sees a literal one, which may hold any character."""
+
+    key: str
+    text: str
+    value: Any
+    literal: bool
+
+
+def parse_override(command: Command, override: str) -> Override:
+    """An override with its value checked. Raises UserError for every mistake in it."""
+    key, text = _split(command, override)
+    if key in command.groups:
+        return Override(key, text, _choice(key, text), literal=False)
+    item = command.keys[key]
+    if _is_literal(command, key):
+        return Override(key, text, _literal(key, item, text), literal=True)
+    return Override(key, text, _parsed(key, item, text), literal=False)
+
+
+def expand_sweep(command: Command, overrides: list[str]) -> tuple[list[list[str]], frozenset[str]]:
+    """The command lines of a sweep (all combinations, the last key fastest) and the keys that vary."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    choices: list[list[str]] = []
+    for override in overrides:
+        key, text = _split(command, override)
+        if _is_literal(command, key):
+            choices.append([override])
+            continue
+        try:
+            parsed = OverridesParser.create().parse_override(override)
+            swept = parsed.is_sweep_override()
+            choices.append([f"{key}={value}" for value in parsed.sweep_string_iterator()] if swept else [override])
+        except HydraException as error:
+            raise UserError(f"{override}: not a list of values: write {key}=a,b or {key}=range(1,4)") from error
+        if not choices[-1]:
+            raise UserError(f"{key}={text} has no values")
+    varied = {options[0].partition("=")[0] for options in choices if len(options) > 1}
+    return [list(line) for line in itertools.product(*choices)], frozenset(varied)
+
+
+def allowed(item: Field[Any]) -> str:
+    """The values that a key takes, in words, such as "a whole number, at least 1"."""
+    kind, optional = _kind(item)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        words = "one of " + ", ".join(member.name for member in kind)
+    else:
+        names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+        names |= {list: "a list [a,b]", Any: "a list [a,b] or {name: [a,b]}"}
+        words = names[kind]
+    return ", ".join(part for part in (words, limits_in_words(item), "or null" if optional else "") if part)
+
+
+def default_text(item: Field[Any]) -> str:
+    """The default of a key as one would type it."""
+    factory = item.default_factory
+    value = item.default if factory is MISSING else factory()
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def options(group: str) -> dict[str, str]:
+    """The choices of a group, each with the comment that says what it is for."""
+    found = {}
+    for path in sorted((config_folder() / group).glob("*.yaml")):
+        comments = [line[2:] for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# ")]
+        found[path.stem] = next((line for line in comments if not line.startswith("@package")), "")
+    return found
+
+
+@functools.cache
+def config_folder() -> Path:
+    """The folder of the YAML: inside the package if a wheel put it there, beside it in a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / "configs", package.parent / "configs"):
+        if (folder / "train.yaml").is_file():
+            return folder
+    raise UserError(f"the folder configs/ is missing: looked in {package} and {package.parent}")
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """`; did you mean …?` with the most similar name, or nothing. `lr` is similar to `optim.peak_lr`."""
+    known = list(names)
+    last = name.rpartition(".")[2]
+    ends = {full.rpartition(".")[2]: full for full in known}
+    guesses = [
+        *(full for end, full in ends.items() if last == end),
+        *difflib.get_close_matches(name, known, n=1),
+        *(full for end, full in ends.items() if last in end.split("_")),
+        *(ends[end] for end in difflib.get_close_matches(last, ends, n=1)),
+    ]
+    return f"; did you mean {guesses[0]}?" if guesses else ""
+
+
+def _split(command: Command, override: str) -> tuple[str, str]:
+    """Key and text of `key=text`; the key is one of the command's keys or groups."""
+    names = [*command.groups, *command.keys]
+    key, equals, text = override.partition("=")
+    if override.startswith(("+", "~")):
+        plain = key.lstrip("+~")
+        raise UserError(f"{override}: keys cannot be added or removed: write {plain}=VALUE, or leave it out")
+    if not equals:
+        hint = f": write {override}=VALUE" if override in names else nearest(override, names)
+        raise UserError(f"{override!r} is not of the form key=value{hint}")
+    if key.partition(".")[0].partition("/")[0] == "hydra":
+        raise UserError(f"{key}={text}: Hydra's own settings have no effect here; runs go to run.root/run.name")
+    if key not in names:
+        hint = nearest(key.partition("@")[0], names) or f"; `mt {command.name} --help` lists all keys"
+        raise UserError(f"{key}={text}: mt {command.name} has no key {key!r}{hint}")
+    return key, text
+
+
+def _choice(group: str, text: str) -> str:
+    known = options(group)
+    name = _unquoted(text)
+    if name not in known:
+        several = "; -m trains one after another" if "," in text else ""
+        raise UserError(f"{group}={text} must be one of {', '.join(known)}{several}{nearest(name, known)}")
+    return name
+
+
+def _parsed(key: str, item: Field[Any], text: str) -> Any:
+    """The value of a number, truth value, choice or language code, read by Hydra's grammar."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        override = OverridesParser.create().parse_override(f"{key}={text}")
+    except HydraException as error:
+        hint = f"text with special characters needs two pairs of quotes: '{key}=\"{text}\"'"
+        raise UserError(f"{key}={text} cannot be read: it must be {allowed(item)} ({hint})") from error
+    if override.is_sweep_override():
+        raise UserError(f"{key}={text} gives several values: it must be {allowed(item)}; mt train -m tries each")
+    value: Any = override.value()
+    kind, optional = _kind(item)
+    if value is None and optional:
+        return None
+    if issubclass(kind, Enum):
+        names = [member.name for member in kind]
+        if value in names:
+            return value
+        raise UserError(f"{key}={text} must be {allowed(item)}{nearest(str(value), names)}")
+    # A whole number is also a number, but True is not
+    fits = isinstance(value, int | float if kind is float else kind) and isinstance(value, bool) == (kind is bool)
+    if not fits or value == "":
+        raise UserError(f"{key}={text} must be {allowed(item)}")
+    return value
+
+
+def _kind(item: Field[Any]) -> tuple[Any, bool]:
+    """The type of a key without `| None` and parameters, and whether None is allowed."""
+    kinds = get_args(item.type) if isinstance(item.type, types.UnionType) else (item.type,)
+    kind = next(kind for kind in kinds if kind is not type(None))
+    return get_origin(kind) or kind, type(None) in kinds
+
+
+def _is_literal(command: Command, key: str) -> bool:
+    """Whether a key holds paths or other free text, in which any character may occur."""
+    item = command.keys.get(key)
+    return item is not None and _kind(item)[0] in (str, list, Any) and key not in LANGUAGES
+
+
+def _literal(key: str, item: Field[Any], text: str) -> Any:
+    kind, optional = _kind(item)
+    if text == "null" and optional:
+        return None
+    if not text:
+        raise UserError(f"{key}= is empty: it must be {allowed(item)}")
+    if kind is str:
+        return _path(key, text)
+    if text.startswith("{") and text.endswith("}") and kind is Any:
+        entries = [entry.partition(":") for entry in _items(text)]
+        if not all(colon and name.strip() and value.strip() for name, colon, value in entries):
+            raise UserError(f"{key}={text}: write {{name: [a,b], other: [c,d]}}")
+        return {_unquoted(name.strip()): _list(key, value.strip()) for name, _, value in entries}
+    return _list(key, text)
+
+
+def _list(key: str, text: str) -> list[str]:
+    if text.startswith("[") and text.endswith("]"):
+        return [_path(key, item) for item in _items(text)]
+    if "," in text and _unquoted(text) == text:
+        raise UserError(f"{key}={text}: a list needs brackets: '{key}=[{text}]'")
+    return [_path(key, text)]
+
+
+def _items(text: str) -> list[str]:
+    """The items between the outer brackets of a list: a comma inside quotes or inner brackets separates nothing."""
+    found = re.findall(r"""((?:"[^"]*"|'[^']*'|\[[^\]]*\]|[^,])+)(?:,|$)""", text[1:-1])
+    return [item.strip() for item in found if item.strip()]
+
+
+def _path(key: str, text: str) -> str:
+    plain = _unquoted(text)
+    return os.path.expanduser(plain) if plain.startswith("~/") and key != "tokenizer.symbols" else plain
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text

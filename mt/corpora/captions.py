@@ -1,0 +1,45 @@
+"""The embedded corpus of made-up English and German image captions, which needs no network.
+
+mt ships the text; scripts/captions holds the grammar that generated it.
+"""
+
+import lzma
+from importlib.resources import files
+from pathlib import Path
+
+from mt.config.schema import DataConfig
+from mt.corpora.formats import Bitext
+from mt.corpora.sources import Report, Sources, check_direction
+from mt.errors import explain_os_errors
+from mt.files import atomic_write
+
+TEXT = "captions.tsv.xz"  # English, tab, German; the splits in this order
+SIZES = {"test": 500, "dev": 500, "train": 20_000}
+LANGUAGES = ("en", "de")
+
+
+def locate(config: DataConfig, report: Report, training: bool) -> Sources:
+    """The files in the raw folder; those that are missing are unpacked into it."""
+    check_direction(config, LANGUAGES)
+    folder = Path(config.raw_folder).absolute()
+    names = [f"{split}.{language}" for split in SIZES for language in LANGUAGES]
+    if missing := [name for name in names if not (folder / name).is_file()]:
+        report(f"unpacking the captions into {folder}")
+        _unpack(folder, missing)
+    source, target = config.languages
+    train, dev, test = (
+        [Bitext(folder / f"{split}.{source}", folder / f"{split}.{target}", config.languages)]
+        for split in ("train", "dev", "test")
+    )
+    return Sources(train, dev, {"test": lambda: test})
+
+
+def _unpack(folder: Path, names: list[str]) -> None:
+    lines = iter(lzma.decompress(files("mt.corpora").joinpath(TEXT).read_bytes()).decode("utf-8").split("\n"))
+    with explain_os_errors(f"cannot write {folder} (data.raw_dir)"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for split, size in SIZES.items():
+            pairs = [next(lines).split("\t") for _ in range(size)]
+            for column, language in enumerate(LANGUAGES):
+                if f"{split}.{language}" in names:
+                    atomic_write(folder / f"{split}.{language}", "".join(pair[column] + "\n" for pair in pairs))

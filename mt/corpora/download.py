@@ -1,0 +1,160 @@
+"""Downloads: to a temporary name, resumed after a cut, checked, and only then renamed."""
+
+import http.client
+import os
+import tarfile
+import time
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Mapping
+from lzma import LZMAError
+from pathlib import Path
+
+from mt.corpora.sources import Report
+from mt.errors import DataUnavailable, UserError, explain_os_errors
+from mt.files import atomic_write, sha256_of
+
+SUMS = "SHA256SUMS"
+
+_CHUNK = 1 << 20
+_REPORT_SECONDS = 5.0
+
+
+class _Cut(Exception):
+    """The transfer ended before the file did."""
+
+
+def check_sha256(path: Path, expected: str) -> None:
+    """Raise UserError, which names the file and both sums, if a file has another SHA-256."""
+    found = sha256_of(path)
+    if found != expected:
+        raise UserError(
+            f"{path} is damaged or another version (SHA-256 {found}, expected {expected}): replace it or delete it"
+        )
+
+
+def recorded_sha256(path: Path) -> str | None:
+    """The checksum that the SHA256SUMS beside a file lists for it, if it does."""
+    sums = path.with_name(SUMS)
+    for line in sums.read_text("utf-8").splitlines() if sums.exists() else []:
+        sha256, _, name = line.partition("  ")
+        if name == path.name:
+            return sha256
+    return None
+
+
+def check_recorded(path: Path, report: Report) -> None:
+    """Check a file against the SHA256SUMS beside it; a file that is not listed yet is recorded."""
+    if expected := recorded_sha256(path):
+        check_sha256(path, expected)
+        return
+    sums = path.with_name(SUMS)
+    before = sums.read_text("utf-8") if sums.exists() else ""
+    try:
+        atomic_write(sums, f"{before}{sha256_of(path)}  {path.name}\n")
+    except OSError as error:  # a shared folder that only others may write is a good place for the files, too
+        report(f"cannot record the SHA-256 of {path} in {sums}: {error.strerror or error}")
+
+
+def fetch(
+    url: str, path: Path, sha256: str | None = None, timeout: float = 5.0, report: Report = lambda line: None
+) -> None:
+    """Download url to path; a transfer that was cut is resumed from NAME.part, in this call and in the next one.
+
+    `timeout` is in seconds, for connecting and for each silence after it. Proxies come from the environment. Raises
+    DataUnavailable if the address cannot be reached, stops short or gives a file with another checksum.
+    """
+    part = path.with_name(path.name + ".part")
+    with explain_os_errors(f"cannot write {path.parent}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        before = _size(part)
+        try:
+            _transfer(url, part, timeout, report)
+            break
+        except (_Cut, OSError, http.client.HTTPException) as error:
+            # As long as bytes arrive, a cut is no reason to give up
+            if _size(part) <= before:
+                reason = str(error.reason if type(error) is urllib.error.URLError else error) or type(error).__name__
+                raise DataUnavailable(
+                    f"cannot download {url} ({reason}): run again when it can be reached, or put the file into"
+                    f" {path.parent.absolute()} by hand"
+                ) from None
+    if sha256 is not None and (found := sha256_of(part)) != sha256:
+        part.unlink()
+        raise DataUnavailable(
+            f"{url} gave another file than expected (SHA-256 {found}, expected {sha256}): run again, or put the right"
+            f" file at {path.absolute()}"
+        )
+    os.replace(part, path)
+
+
+def _transfer(url: str, part: Path, timeout: float, report: Report) -> None:
+    """Append to `part` over one connection, or start over if the server knows no ranges."""
+    have = _size(part)
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        response = urllib.request.build_opener().open(request, timeout=timeout)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code != 416:
+            raise
+        # There is nothing after these bytes: the file is complete, or another version of it
+        if error.headers.get("Content-Range") == f"bytes */{have}":
+            return
+        part.unlink()
+        return _transfer(url, part, timeout, report)
+    with response:
+        # Only now, so that an address out of reach is reported once
+        report(f"downloading {url} to {part.with_suffix('').absolute()}")
+        resumed = response.status == 206
+        if resumed and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+            raise _Cut("the server resumes at the wrong place")
+        length = response.headers.get("Content-Length")
+        start = have if resumed else 0
+        total = start + int(length) if length else None
+        _write(response, part, "ab" if resumed else "wb", total, report)
+    if total is not None and _size(part) != total:
+        raise _Cut(f"{_size(part)} of {total} bytes came")
+
+
+def _write(response: http.client.HTTPResponse, part: Path, mode: str, total: int | None, report: Report) -> None:
+    said = time.monotonic()
+    with explain_os_errors(f"cannot write {part.absolute()}"):
+        stream = part.open(mode)
+    with stream:
+        while chunk := response.read(_CHUNK):
+            with explain_os_errors(f"cannot write {part.absolute()}"):
+                stream.write(chunk)
+                stream.flush()
+            if time.monotonic() - said > _REPORT_SECONDS:
+                said = time.monotonic()
+                of = f" of {total / 1e6:,.0f}" if total else ""
+                report(f"{part.name}: {stream.tell() / 1e6:,.0f}{of} MB")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def extract(archive: Path, members: Mapping[str, Path]) -> None:
+    """Stream regular files {name in the archive: path here} out of a .tar or .tgz, and ignore everything else in it.
+
+    Each file gets its final name when it is complete. Raises UserError for a damaged archive and for one that lacks a
+    member.
+    """
+    missing = dict(members)
+    try:
+        with explain_os_errors(f"extracting {archive} failed"), tarfile.open(archive, "r|*") as stream:
+            for member in stream:
+                path = missing.pop(member.name.removeprefix("./"), None) if member.isreg() else None
+                content = stream.extractfile(member) if path else None
+                if path and content:
+                    atomic_write(path, content)
+                if not missing:
+                    return
+    except (tarfile.TarError, EOFError, zlib.error, LZMAError) as error:
+        raise UserError(f"{archive} is damaged ({error}): delete it and run again") from None
+    if missing:
+        raise UserError(f"{archive} has no file {', '.join(missing)}: delete it and run again")

@@ -1,0 +1,73 @@
+"""The user's own files: data.train, data.dev and data.test."""
+
+import re
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+from mt.config.schema import DataConfig
+from mt.corpora.formats import PAIR_FORMATS, Bitext, count_pairs, uncompressed_suffix
+from mt.corpora.sources import Report, Sources
+from mt.errors import UserError
+
+_SET_NAME = re.compile(r"\w[\w.-]*")
+
+
+def locate(config: DataConfig, report: Report, training: bool) -> Sources:
+    """The user's files, which must exist; the test files are counted now, so that a mistake shows before training."""
+    if training and not config.train:
+        raise UserError("data=files needs data.train, such as data.train=[train.en,train.de] or data.train=[all.tsv]")
+    named = isinstance(config.test, dict)
+    tests = config.test if named else {"test": config.test}
+    for name in map(str, tests):
+        if not _SET_NAME.fullmatch(name):
+            raise UserError(f"data.test: the name {name!r} may have letters, digits, '_', '-' and '.' only")
+    find_tests = {
+        str(name): partial(_parts, config, f"data.test.{name}" if named else "data.test", files)
+        for name, files in tests.items()
+        if files
+    }
+    train = _parts(config, "data.train", config.train) if training else []
+    dev = _parts(config, "data.dev", config.dev)
+    sources = Sources(train, dev, find_tests)
+    if training:
+        for parts in sources.tests.values():
+            count_pairs(parts)
+        for part in chain(train, dev, *sources.tests.values()):
+            _warn_if_swapped(part, report)
+    return sources
+
+
+def _parts(config: DataConfig, key: str, entries: object) -> list[Bitext]:
+    """The parts of a flat list: files with both sides stand alone, the others two by two."""
+    if isinstance(entries, str):
+        entries = [entries]
+    if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
+        raise UserError(f"{key}={entries!r} must be a list of files: [a.{config.source},a.{config.target}]")
+    parts: list[Bitext] = []
+    waiting: Path | None = None
+    for path in (Path(entry).absolute() for entry in entries):
+        if path.name.startswith("._"):
+            raise UserError(f"{key}: {path} holds a Mac's file attributes, not text: leave it out")
+        if not path.is_file():
+            raise UserError(f"{key}: {path}: no such file")
+        alone = uncompressed_suffix(path) in PAIR_FORMATS
+        if alone and waiting is not None:
+            break
+        if alone:
+            parts.append(Bitext(path, None, config.languages))
+        elif waiting is None:
+            waiting = path
+        else:
+            parts.append(Bitext(waiting, path, config.languages))
+            waiting = None
+    if waiting is not None:
+        raise UserError(f"{key}: {waiting} has no file of translations after it: give source,target,source,target")
+    return parts
+
+
+def _warn_if_swapped(part: Bitext, report: Report) -> None:
+    suffixes = [uncompressed_suffix(path) for path in (part.source_path, part.target_path) if path]
+    source, target = part.languages
+    if suffixes == [f".{target}", f".{source}"]:
+        report(f"warning: {part.name} are given as {source} and {target}: are they swapped?")

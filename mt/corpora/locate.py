@@ -1,0 +1,33 @@
+"""The table of corpora, and the files of the configured one: found on disk, or downloaded and checked."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from mt.config.schema import Corpus, DataConfig
+from mt.corpora import captions, files, multi30k, wmt14
+from mt.corpora.sources import Report, Sources
+from mt.errors import UserError
+
+CORPORA = {
+    Corpus.multi30k: multi30k.locate,
+    Corpus.wmt14: wmt14.locate,
+    Corpus.files: files.locate,
+    Corpus.captions: captions.locate,
+}
+
+
+def locate(config: DataConfig, report: Report, training: bool = True) -> Sources:
+    """The files of the configured corpus; missing ones are downloaded or unpacked first.
+
+    With training=False the training files are not looked for, and a raw folder that a run knows from another machine
+    need not exist. `report` gets a line per download and finding. Raises DataUnavailable if files are neither here nor
+    reachable, UserError for a direction that the corpus does not have and for entries of data.train, data.dev and
+    data.test that make no pairs.
+    """
+    if config.corpus is not Corpus.files:
+        if not training and config.raw_dir and not Path(config.raw_dir).exists():
+            config = replace(config, raw_dir=None)
+        for key in ("train", "dev", "test"):
+            if getattr(config, key):
+                raise UserError(f"data.{key} is for data=files only: data={config.corpus.value} has its own files")
+    return CORPORA[config.corpus](config, report, training)

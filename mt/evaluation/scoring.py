@@ -1,0 +1,136 @@
+"""Scores that can be trusted: real translations of raw text against raw references, recorded beside each other."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mt.config.stored import to_plain
+from mt.corpora.formats import read_lines, read_pairs
+from mt.corpora.sources import Sources
+from mt.data.cleaning import non_nfc
+from mt.decoding.translator import Translator
+from mt.errors import UserError
+from mt.evaluation.metrics import Scores, score
+from mt.files import atomic_write
+from mt.run_folder import RunFolder
+from mt.runtime import distributed
+
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Raw sentences and their reference translations, never cleaned."""
+
+    sources: list[str]
+    references: list[str]
+    file: str = ""  # of the sources, if the user named it
+
+
+def own_sets(sources: Sources, log: Log) -> dict[str, EvaluationSet]:
+    """The development and test sets of a corpus by name; unavailable ones are reported and left out."""
+    dev = {"dev": lambda: sources.dev} if sources.dev else {}
+    sets = {}
+    for name, find in {**dev, **sources.find_tests}.items():
+        try:
+            pairs = list(read_pairs(find()))
+        except UserError as error:
+            log(f"warning: {name} is not scored: {error}")
+            continue
+        if pairs:
+            sets[name] = EvaluationSet([source for source, _ in pairs], [target for _, target in pairs])
+        else:
+            log(f"warning: {name} is not scored: it is empty")
+    return sets
+
+
+def held_out_set(run: RunFolder | None) -> EvaluationSet | None:
+    """The pairs that a run held out of its training text for development, if it did."""
+    if run is None or not all(path.exists() for path in run.held_out):
+        return None
+    sources, references = (list(read_lines(path)) for path in run.held_out)
+    return EvaluationSet(sources, references)
+
+
+def file_set(input: str, reference: str) -> EvaluationSet:
+    """A pair of files that the user named; their lines are counted."""
+    sources, references = list(read_lines(input)), list(read_lines(reference))
+    if len(sources) != len(references):
+        raise UserError(
+            f"input={input} has {len(sources)} lines, reference={reference} has {len(references)}: they must be"
+            " line by line translations of each other"
+        )
+    if not sources:
+        raise UserError(f"input={input} is empty: there is nothing to score")
+    return EvaluationSet(sources, references, str(Path(input).absolute()))
+
+
+def score_sets(
+    translator: Translator,
+    model: str,
+    sets: Mapping[str, EvaluationSet],
+    language: str,
+    folder: Path | None,
+    name: str,
+    log: Log,
+) -> dict[str, Scores]:
+    """Translate and score each set; hypotheses and `name`.json are written to the folder, if there is one.
+
+    `model` is the name of the checkpoint in the record. Several processes translate together, and rank 0 alone scores:
+    on the others the result is empty.
+    """
+    scores, texts = {}, {}
+    for set_name, chosen in sets.items():
+        best = [hypotheses[0] for hypotheses in translator.translate_nbest(chosen.sources)]
+        if distributed.rank() > 0:
+            continue
+        texts[set_name] = [hypothesis.text for hypothesis in best]
+        scores[set_name] = score(texts[set_name], chosen.references, language)
+        remarks = list(scores[set_name].warnings)
+        if longer := translator.too_long(chosen.sources):
+            remarks.append(f"{longer} sources are longer than the model's positions: their ends are not translated")
+        if cut := sum(hypothesis.at_limit for hypothesis in best):
+            remarks.append(f"{cut} translations reached the length limit (decode.max_length_a, decode.max_length_b)")
+        if odd := non_nfc(chosen.references):
+            remarks.append(f"{odd} references are not in Unicode's NFC form: they may cost score")
+        for remark in remarks:
+            log(f"warning: {set_name}: {remark}")
+    if folder is not None and scores:
+        runtime = translator.runtime.describe()
+        how = {"checkpoint": model, "decode": to_plain(translator.decode), "runtime": runtime}
+        files = {set_name: chosen.file for set_name, chosen in sets.items()}
+        try:
+            _record(folder, name, language, scores, texts, files, how)
+        except (OSError, ValueError) as error:
+            log(f"warning: {folder / name}.json is not written: {error}")
+    return scores
+
+
+def _record(
+    folder: Path,
+    name: str,
+    language: str,
+    scores: Mapping[str, Scores],
+    texts: Mapping[str, list[str]],
+    files: Mapping[str, str],
+    how: Mapping[str, Any],
+) -> None:
+    """Write hypotheses to folder/hypotheses, and scores to folder/`name`.json beside those of other sets.
+
+    If a file of the same name in another folder was scored before, a digest of the path distinguishes them.
+    """
+    (folder / "hypotheses").mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for set_name, found in scores.items():
+        input = files[set_name]
+        key = set_name
+        if record.get(key, {}).get("input", input) != input:
+            key += f"-{hashlib.sha256(input.encode(errors='surrogateescape')).hexdigest()[:8]}"
+        file = f"hypotheses/{name}.{key}.{language}"
+        atomic_write(folder / file, "".join(text + "\n" for text in texts[set_name]))
+        record[key] = {**found.as_dict(), "hypotheses": file, **({"input": input} if input else {}), **how}
+    atomic_write(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")

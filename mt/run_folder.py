@@ -1,0 +1,80 @@
+"""Every path inside a run folder and inside a checkpoint folder, and the index that says which checkpoint is which.
+
+outputs/NAME/        config.yaml train.log metrics.jsonl cleaning.json scores.json hypotheses/ tensorboard/ exports/
+  checkpoints/       index.json update-0000100/ average-0000100-of-3/
+    update-0000100/  model.safetensors config.yaml tokenizer.* training_state.pt meta.json
+"""
+
+import json
+from pathlib import Path
+
+from mt.errors import UserError, first_line
+
+WEIGHTS, CONFIG, STATE, META = "model.safetensors", "config.yaml", "training_state.pt", "meta.json"
+EXPORT_META = "export.json"
+ROLES = ("average", "best", "last")  # of a run's checkpoints, in the order in which one is chosen to translate with
+
+
+class RunFolder:
+    """The paths of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / CONFIG
+        self.log = path / "train.log"
+        self.metrics = path / "metrics.jsonl"
+        self.tensorboard = path / "tensorboard"
+        self.cleaning = path / "cleaning.json"
+        self.not_finite = path / "not_finite.txt"  # the training lines of an update that ended the run
+        self.held_out = (path / "held_out.source.txt", path / "held_out.target.txt")  # if there are no dev files
+        self.exports = path / "exports"
+        self.lock = path / ".lock"
+        self.saved = path / ".saved"  # exists once a checkpoint was saved, even if the checkpoints are gone
+        self.checkpoints = path / "checkpoints"
+        self.index = self.checkpoints / "index.json"
+
+    def read_index(self) -> dict[str, str]:
+        """The names of checkpoints by role: last, previous, best, average, scored. Empty if nothing was saved yet.
+
+        Raises UserError for a corrupt index.
+        """
+        try:
+            index = json.loads(self.index.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self.index} cannot be read: {first_line(error)}") from error
+        if not (isinstance(index, dict) and all(isinstance(name, str) for name in index.values())):
+            raise UserError(f"{self.index} does not name checkpoints by their roles")
+        return index
+
+
+def checkpoint_name(update: int) -> str:
+    """The folder name of the checkpoint of an update."""
+    return f"update-{update:07d}"
+
+
+def run_of(checkpoint: Path) -> RunFolder | None:
+    """The run that a checkpoint folder belongs to, if it lies in one."""
+    run = RunFolder(checkpoint.parent.parent)
+    return run if run.checkpoints == checkpoint.parent else None
+
+
+def find_checkpoint(path: str | Path, key: str = "checkpoint", exports: bool = False) -> Path:
+    """The absolute path of a checkpoint folder, or of a run folder's average, else best, else last checkpoint.
+
+    With `exports` it may also be the folder of an export. Raises UserError, which names the `key` of the path.
+    """
+    folder = Path(path).absolute()
+    if not folder.is_dir():
+        raise UserError(f"{key}={path}: there is no folder {folder}")
+    if (folder / META).exists() or (exports and (folder / EXPORT_META).exists()):
+        return folder
+    if (folder / EXPORT_META).exists():
+        raise UserError(f"{key}={path} is an export, which mt translate alone can use: name the run or a checkpoint")
+    run = RunFolder(folder)
+    index = run.read_index()
+    for role in ROLES:
+        if role in index:
+            return run.checkpoints / index[role]
+    raise UserError(f"{key}={path}: there is no checkpoint in it: name a run folder or a checkpoint")
