@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests_support import toy_pairs
 
-from mt.config import Device, Precision
+from mt.config.schema import Device, Precision
 from mt.runtime import device as device_module
 
 # Tests send themselves what nohup and a shell's background set aside
@@ -46,26 +46,23 @@ def nothing_is_left_to_auto(request, monkeypatch):
         yield
         return
     chosen = []
-    choose_device, choose_products, start = (
-        device_module.choose_device,
-        device_module.choose_products,
-        subprocess.Popen.__init__,
-    )
+    choose_device, choose_dtype = device_module.choose_device, device_module.choose_dtype
+    start = subprocess.Popen.__init__
 
     def watched_device(device):
         chosen.extend(["device"] if device is Device.auto else [])
         return choose_device(device)
 
-    def watched_products(precision, device):
+    def watched_dtype(precision, device):
         chosen.extend(["precision"] if precision is Precision.auto else [])
-        return choose_products(precision, device)
+        return choose_dtype(precision, device)
 
     def watched_start(self, arguments, *rest, **options):
         chosen.extend(left_to_auto(arguments))
         start(self, arguments, *rest, **options)
 
     monkeypatch.setattr(device_module, "choose_device", watched_device)
-    monkeypatch.setattr(device_module, "choose_products", watched_products)
+    monkeypatch.setattr(device_module, "choose_dtype", watched_dtype)
     monkeypatch.setattr(subprocess.Popen, "__init__", watched_start)
     yield
     assert not chosen, f"auto chose the {' and the '.join(sorted(set(chosen)))}: name it, or mark the test as `auto`"
@@ -81,27 +78,28 @@ def left_to_auto(arguments):
 
 @pytest.fixture(scope="session")
 def toy_tokenizers():
-    from mt.config import TokenizerConfig
-    from mt.data.tokenizer_training import train_tokenizers
+    from mt.config.schema import TokenizerConfig
+    from mt.tokenizers.training import train_tokenizers
 
     pairs = toy_pairs(300)
     config = TokenizerConfig(vocab_size=330)
     sides = [lambda: iter([pair[0] for pair in pairs]), lambda: iter([pair[1] for pair in pairs])]
-    return train_tokenizers(*sides, config, "en", "de", seed=1, log=lambda line: None)
+    return train_tokenizers(sides, config, ("en", "de"), seed=1, log=lambda line: None)
 
 
 @pytest.fixture
 def store(tmp_path):
     """An empty store of checkpoints, in a run's folder."""
-    from mt.checkpoint_store import CheckpointStore
+    from mt.checkpoint.store import CheckpointStore
+    from mt.run_folder import RunFolder
 
-    return CheckpointStore(tmp_path / "run" / "checkpoints")
+    return CheckpointStore(RunFolder(tmp_path / "run"))
 
 
 @pytest.fixture
 def toy_model(toy_tokenizers):
     """Untrained, in evaluation mode, with biases and output sharp enough that hypotheses differ."""
-    from mt.config import ModelConfig
+    from mt.config.schema import ModelConfig
     from mt.model.transformer import Transformer
 
     torch.manual_seed(1)

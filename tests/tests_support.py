@@ -7,8 +7,8 @@ from typing import Any
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.util import tensor_util
 
-from mt.checkpoint import write_checkpoint
-from mt.config import (
+from mt.checkpoint.folder import write_checkpoint
+from mt.config.schema import (
     Corpus,
     DataConfig,
     DecodeConfig,
@@ -20,8 +20,9 @@ from mt.config import (
     Schedule,
     TokenizerConfig,
     TrainConfig,
-    TrainJob,
+    TrainingConfig,
 )
+from mt.run_folder import checkpoint_name
 
 TOY_WORDS = {"a": "ein", "the": "das", "dog": "Hund", "cat": "Katze", "bird": "Vogel", "sees": "sieht", "likes": "mag",
              "red": "rot", "big": "groß", "and": "und", "now": "jetzt", "here": "hier"}  # fmt: skip
@@ -47,11 +48,11 @@ def write_pairs(folder: Path, name: str, pairs: list[tuple[str, str]]) -> list[s
     return paths
 
 
-def toy_job(folder: Path, **train: Any) -> TrainJob:
+def toy_config(folder: Path, **train: Any) -> TrainConfig:
     """A run of seconds on the toy language; without dropout, so that nothing but the updates decides."""
     pairs = toy_pairs(260)
     settings = {"max_updates": 5, "update_tokens": 300, "batch_tokens": 4000, "average": 1, "log_every": 1}
-    return TrainJob(
+    return TrainConfig(
         run=RunConfig(name="run", root=str(folder / "outputs")),
         data=DataConfig(
             corpus=Corpus.files,
@@ -64,16 +65,16 @@ def toy_job(folder: Path, **train: Any) -> TrainJob:
         tokenizer=TokenizerConfig(vocab_size=330),
         model=ModelConfig(d_model=16, d_ff=32, heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0),
         optim=OptimConfig(schedule=Schedule.constant, peak_lr=0.01, warmup_steps=1),
-        train=TrainConfig(device=Device.cpu, **{"precision": Precision.fp32, **settings, **train}),
+        train=TrainingConfig(device=Device.cpu, **{"precision": Precision.fp32, **settings, **train}),
         decode=DecodeConfig(beam_size=2),
     )
 
 
 def save_checkpoint(store, model, tokenizers, update, score=None, state=None) -> Path:
     """A checkpoint of a model in a store, made its last one."""
-    name, meta = f"update-{update:07d}", {"update": update, "score": score}
-    job = TrainJob(model=model.config, decode=DecodeConfig(beam_size=7))
-    write_checkpoint(store.folder / name, dict(model.named_parameters()), job, tokenizers, meta, state)
+    name, meta = checkpoint_name(update), {"update": update, "score": score}
+    config = TrainConfig(model=model.config, decode=DecodeConfig(beam_size=7))
+    write_checkpoint(store.folder / name, dict(model.named_parameters()), config, tokenizers, meta, state)
     store.set(last=name)
     return store.folder / name
 
