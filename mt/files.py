@@ -19,7 +19,7 @@ _REPLACED = ".replaced"  # suffix of a folder that makes room for a new one
 
 
 class Unfinished(UserError):
-    """Raised inside `atomic_folder` to keep the temporary folder, so that the same command can resume it."""
+    """Raised inside `atomic_folder(resume=True)` to keep the temporary folder for the next call."""
 
 
 def sha256_of(path: Path) -> str:
@@ -56,11 +56,12 @@ def atomic_write(path: Path, content: str | IO[bytes]) -> None:
 def atomic_folder(path: Path, resume: bool = False) -> Iterator[Path]:
     """A temporary folder that becomes `path` at the end of the block, unless the block raises.
 
-    A folder of that name is replaced; a kill at any moment leaves the old one or the new one (`restore_replaced` puts
-    the old one back). With `resume`, the temporary folder of a killed process is taken over with its content, and if
-    another process has made `path` meanwhile, that one stays.
+    A folder of that name is replaced; a kill at any moment leaves the old one or the new one, though the next call, or
+    `restore_replaced`, may have to put the old one back. With `resume`, the temporary folder of a killed process is
+    taken over with its content, and if another process has made `path` meanwhile, that one stays.
     """
     temporary, replaced = _temporary_folder(path, resume), path.with_name(f".{path.name}{_REPLACED}")
+    _settle(replaced, path)
     try:
         temporary.mkdir(parents=True, exist_ok=resume)
         yield temporary
@@ -72,10 +73,10 @@ def atomic_folder(path: Path, resume: bool = False) -> Iterator[Path]:
             temporary.rename(path)
             _sync(path.parent)
             shutil.rmtree(replaced, ignore_errors=True)
-    except Unfinished:
-        raise
-    except Exception:
-        shutil.rmtree(temporary, ignore_errors=True)
+    except BaseException as error:
+        unfinished = isinstance(error, Unfinished) or not isinstance(error, Exception)
+        if not (resume and unfinished):
+            shutil.rmtree(temporary, ignore_errors=True)
         raise
     shutil.rmtree(temporary, ignore_errors=True)
 
@@ -83,9 +84,15 @@ def atomic_folder(path: Path, resume: bool = False) -> Iterator[Path]:
 def restore_replaced(parent: Path) -> None:
     """Put back every folder that a killed process had moved aside but not replaced yet."""
     for path in parent.glob(f".*{_REPLACED}"):
-        original = parent / path.name.removeprefix(".").removesuffix(_REPLACED)
-        if not original.exists():
-            path.rename(original)
+        _settle(path, parent / path.name.removeprefix(".").removesuffix(_REPLACED))
+
+
+def _settle(replaced: Path, path: Path) -> None:
+    """End a replacement that a kill interrupted."""
+    if replaced.exists() and path.exists():
+        shutil.rmtree(replaced, ignore_errors=True)
+    elif replaced.exists():
+        replaced.rename(path)
 
 
 def _temporary_folder(path: Path, resume: bool) -> Path:

@@ -1,4 +1,4 @@
-"""Kills trainings at random moments, starts them again, and checks that nothing is lost.
+"""Kills trainings at random moments, resumes them, and checks that nothing is lost.
 
     python scripts/crash_campaign.py --kills 200
 
@@ -111,7 +111,7 @@ class Campaign:
             if "cannot save" not in full or "No space left" not in full:
                 raise SystemExit(f"the full disk was not named: {full[-500:]}")
             subprocess.run(["mount", "-o", "remount,size=100m", place], check=True)
-            if "continuing from update-" not in self._start("full", 1, place).finish(0):
+            if "resuming from update-" not in self._start("full", 1, place).finish(0):
                 raise SystemExit("the run on the full disk began again")
             if self._result("full", place) != self.expected[1]:
                 raise SystemExit("the run on the full disk ended with other weights or numbers")
@@ -243,7 +243,7 @@ class Forked:
 
 def preload() -> None:
     """Import what a training imports, without starting a thread."""
-    for name in ("mt.compose", "mt.training.loop", "torch._dynamo", "torch.utils.tensorboard", "sacremoses"):
+    for name in ("mt.config.compose", "mt.training.run", "torch._dynamo", "torch.utils.tensorboard", "sacremoses"):
         importlib.import_module(name)
     for name in ("sacrebleu", "sentencepiece", "hydra", "omegaconf", "mt.cli"):
         importlib.import_module(name)

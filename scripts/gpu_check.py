@@ -2,7 +2,7 @@
 
 python scripts/gpu_check.py [--sizes tiny,base] [--compile] [--device cpu]
 
-Exits with 1 where a number is not what it should be. `--device cpu` tries the program itself out.
+Exits with 1 if a number is not what it should be. `--device cpu` tries out the program itself.
 """
 
 import argparse
@@ -17,13 +17,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from mt.checkpoint import WEIGHTS, Checkpoint
-from mt.config import Device, ModelConfig, OptimConfig, Precision
-from mt.data.tokenizer import BOS, EOS, PAD, SPECIALS
-from mt.decoding.search import Settings, search
+from mt.config.schema import Device, ModelConfig, OptimConfig, Precision
+from mt.decoding.search import BeamSearchConfig, search
 from mt.errors import UserError
 from mt.model.transformer import Transformer
-from mt.runtime.device import Runtime, peak_memory, start
+from mt.run_folder import WEIGHTS, find_checkpoint
+from mt.runtime.device import Runtime, peak_memory, start_runtime
+from mt.tokenizers.special_ids import BOS, EOS, PAD, SPECIALS
 from mt.training.loss import label_smoothed_loss
 from mt.training.schedule import make_optimizer
 
@@ -38,12 +38,12 @@ PRECISIONS = {"cuda": (Precision.fp32, Precision.tf32, Precision.bf16, Precision
 
 @dataclass(frozen=True)
 class Text:
-    """Made-up ids of sentences of unequal length."""
+    """Random ids as sentences of unequal length."""
 
     source: Tensor
     target_in: Tensor
     target_out: Tensor
-    real: Tensor  # where target_out is no padding, flattened
+    non_padding: Tensor  # positions of the tokens in the flattened target_out
 
     @classmethod
     def make(cls, rows: int, longest: int, device: torch.device) -> "Text":
@@ -53,15 +53,15 @@ class Text:
         place = torch.arange(longest)
         ids = ids.masked_fill(place == lengths, EOS).masked_fill(place > lengths, PAD)
         target_in = torch.cat((torch.full((rows, 1), BOS), ids[1, :, :-1]), 1).masked_fill(place > lengths, PAD)
-        real = (ids[1] != PAD).flatten().nonzero()[:, 0]
-        return cls(ids[0].to(device), target_in.to(device), ids[1].to(device), real.to(device))
+        non_padding = (ids[1] != PAD).flatten().nonzero()[:, 0]
+        return cls(ids[0].to(device), target_in.to(device), ids[1].to(device), non_padding.to(device))
 
     def loss(self, model: Transformer, runtime: Runtime) -> Tensor:
-        """A token, label-smoothed."""
+        """The label-smoothed loss per token."""
         with runtime.autocast():
             states = model(self.source, self.target_in)
-            loss = label_smoothed_loss(states, model.output.weight, self.target_out, 0.1, self.real)
-        return loss.smoothed / len(self.real)
+            loss = label_smoothed_loss(states, model.output.weight, self.target_out, 0.1, self.non_padding)
+        return loss.smoothed / len(self.non_padding)
 
 
 def main() -> int:
@@ -72,7 +72,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=8000, help="about this many source and target tokens a batch")
     arguments = parser.parse_args()
     device = Device(arguments.device)
-    print(start(device, Precision.fp32, 0).describe(), f"torch {torch.__version__}", sep=", ")
+    print(start_runtime(device, Precision.fp32, 0).describe(), f"torch {torch.__version__}", sep=", ")
     good = _same_numbers(device)
     for size in arguments.sizes:
         for precision in PRECISIONS[arguments.device]:
@@ -86,7 +86,7 @@ def main() -> int:
         good &= _several_processes(device)
     else:
         print("one GPU: several processes are not checked")
-    print("all is as it should be" if good else "SOMETHING IS NOT AS IT SHOULD BE, see above")
+    print("everything is as it should be" if good else "SOMETHING IS NOT AS IT SHOULD BE, see above")
     return 0 if good else 1
 
 
@@ -96,19 +96,19 @@ def _model(size: str, device: torch.device) -> Transformer:
 
 
 def _same_numbers(device: Device) -> bool:
-    """Loss, gradients and translations in fp32, against the CPU's."""
+    """Compare loss, gradients and translations in fp32 with those of the CPU."""
     found: list[tuple[float, Tensor, list[list[tuple[int, ...]]]]] = []
     for where in (Device.cpu, device):
-        runtime = start(where, Precision.fp32, 0)
+        runtime = start_runtime(where, Precision.fp32, 0)
         model = _model("tiny", runtime.device)
         text = Text.make(24, 30, runtime.device)
         value = text.loss(model, runtime)
         value.backward()
         gradient = torch.cat([p.grad.flatten().cpu() for p in model.parameters() if p.grad is not None])
         with torch.inference_mode():
-            settings = Settings(beam_size=5, length_penalty=1.0, bos=BOS, eos=EOS)
+            beam_search = BeamSearchConfig(beam_size=5, length_penalty=1.0, bos=BOS, eos=EOS)
             limits = torch.full((24,), 12, device=runtime.device)
-            hypotheses = search(model.eval().step, model.start(text.source), limits, settings)
+            hypotheses = search(model.eval().step, model.start(text.source), limits, beam_search)
         found.append((float(value.detach()), gradient, [[each.tokens for each in beams] for beams in hypotheses]))
     (loss, gradient, beams), (other_loss, other_gradient, other_beams) = found
     differences = abs(loss - other_loss) / loss, float((gradient - other_gradient).norm() / gradient.norm())
@@ -120,13 +120,13 @@ def _same_numbers(device: Device) -> bool:
 
 
 def _speed(size: str, device: Device, precision: Precision, compiled: bool, tokens: int) -> None:
-    """Updates of one batch, as training makes them, for some seconds."""
-    runtime = start(device, precision, 0)
+    """Print the speed of updates of one batch, as in training, over some seconds."""
+    runtime = start_runtime(device, precision, 0)
     model = _model(size, runtime.device).train()
     if compiled:
         model.compile(dynamic=True)
     optimizer = make_optimizer(model, OptimConfig())
-    scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.products == torch.float16)
+    scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.dtype == torch.float16)
     texts = [Text.make(tokens // (2 * longest), longest, runtime.device) for longest in (20, 32, 50)]
     done = 0
     if runtime.device.type == "cuda":
@@ -141,7 +141,7 @@ def _speed(size: str, device: Device, precision: Precision, compiled: bool, toke
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()
-        done += len(text.real)
+        done += len(text.non_padding)
         if number >= 2 * len(texts) and time.monotonic() - began > 5:
             break
     speed, memory = done / (time.monotonic() - began), peak_memory(runtime.device)
@@ -150,7 +150,7 @@ def _speed(size: str, device: Device, precision: Precision, compiled: bool, toke
 
 
 def _several_processes(device: Device) -> bool:
-    """Twenty updates of two processes against those of one."""
+    """Compare twenty updates of two processes with those of one."""
     with tempfile.TemporaryDirectory() as folder:
         weights = []
         for count in (1, 2):
@@ -159,11 +159,11 @@ def _several_processes(device: Device) -> bool:
             options += [f"train.device={device.value}", f"train.devices={count}", "train.precision=fp32"]
             options += ["train.validate_sentences=10", "decode.max_length_a=0"]
             subprocess.run([sys.executable, "-m", "mt", "train", *options], check=True)
-            weights.append(load_file(Checkpoint.open(Path(folder) / f"of{count}").folder / WEIGHTS))
+            weights.append(load_file(find_checkpoint(Path(folder) / f"of{count}") / WEIGHTS))
     one, other = (torch.cat([tensor.flatten() for _, tensor in sorted(found.items())]) for found in weights)
     difference = float((one - other).norm() / one.norm())
     print(f"two processes against one, 20 updates: weights differ by {difference:.1e}")
-    return difference < 5 * CLOSE  # Adam makes more of rounding
+    return difference < 5 * CLOSE  # Adam amplifies rounding
 
 
 if __name__ == "__main__":

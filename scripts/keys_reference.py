@@ -1,4 +1,4 @@
-"""Rewrites the reference of all keys in README.md; `--check` only says whether it is up to date.
+"""Rewrites docs/keys.md, the reference of all groups and keys; `--check` only says whether it is up to date.
 
 python scripts/keys_reference.py [--check]
 """
@@ -7,47 +7,50 @@ import sys
 from pathlib import Path
 
 from mt.commands import COMMANDS
-from mt.errors import UserError
-from mt.overrides import GROUPS, allowed, default_text, keys, options
+from mt.config.overrides import allowed, default_text, options
 
-BEGIN, END = "<!-- keys:begin -->", "<!-- keys:end -->"
-README = Path(__file__).resolve().parent.parent / "README.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "keys.md"
+INTRODUCTION = """# All keys
+
+This page is generated from the code by `python scripts/keys_reference.py`. `mt COMMAND --help` shows the same.
+
+A key is set as `key=value` after a command. [Settings and sweeps](settings.md) explains which setting wins.
+"""
 
 
 def reference() -> str:
-    """Markdown: the groups with their options, then a table of keys for each command."""
-    described = [group for groups in GROUPS.values() for group in groups]
-    parts = ["| group | choices |", "|---|---|"]
-    parts += [f"| `{group}=` | {_choices(group)} |" for group in dict.fromkeys(described)]
-    for command in COMMANDS.values():
-        parts += [
-            "",
-            f"### mt {command.name}",
-            "",
-            "| key | default | meaning | allowed |",
-            "|---|---|---|---|",
-        ]
-        for name, item in keys(command.name).items():
-            row = (f"`{name}`", _code(default_text(item)), item.metadata["help"], allowed(item))
-            parts.append("| " + " | ".join(_cell(text) for text in row) + " |")
-    return "\n".join(parts)
+    """The page: the groups with their choices, then each key once, with the commands that take it."""
+    groups = dict.fromkeys(group for command in COMMANDS.values() for group in command.groups)
+    parts = [INTRODUCTION, "## Groups", "", "| group | choices | commands |", "|---|---|---|"]
+    for group in groups:
+        commands = ", ".join(name for name, command in COMMANDS.items() if group in command.groups)
+        parts.append(f"| `{group}=` | {_choices(group)} | {commands} |")
+    keys = dict.fromkeys(key for command in COMMANDS.values() for key in command.keys)
+    sections = dict.fromkeys(key.rpartition(".")[0] for key in keys)
+    for section in sorted(sections, key=bool):  # keys without a section first
+        title = f"`{section}.*`" if section else "Keys without a section"
+        head = "| key | default | meaning | allowed | commands |"
+        parts += ["", f"## {title}", "", head, "|---|---|---|---|---|"]
+        parts += [_row(key) for key in keys if key.rpartition(".")[0] == section]
+    return "\n".join(parts) + "\n"
 
 
-def updated(readme: str) -> str:
-    """The README's text with the reference between its two marker lines replaced."""
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise UserError(f"README.md needs the lines {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{reference()}\n{END}{after}"
+def _row(name: str) -> str:
+    """One key. If it means different things to different commands, each is named."""
+    fields = {command.name: command.keys[name] for command in COMMANDS.values() if name in command.keys}
+    meanings = dict.fromkeys(item.metadata["help"] for item in fields.values())
+    if len(meanings) == 1:
+        meaning = next(iter(meanings))
+    else:
+        takers = {text: [one for one, item in fields.items() if item.metadata["help"] == text] for text in meanings}
+        meaning = "; ".join(f"{' and '.join(commands)}: {text}" for text, commands in takers.items())
+    defaults = " or ".join(f"`{text}`" for text in dict.fromkeys(map(default_text, fields.values())) if text)
+    values = " or ".join(dict.fromkeys(map(allowed, fields.values())))
+    return "| " + " | ".join([f"`{name}`", defaults, _cell(meaning), _cell(values), ", ".join(fields)]) + " |"
 
 
 def _choices(group: str) -> str:
     return "; ".join(f"`{name}` {_cell(text)}" for name, text in options(group).items())
-
-
-def _code(text: str) -> str:
-    return f"`{text}`" if text else ""
 
 
 def _cell(text: str) -> str:
@@ -55,12 +58,11 @@ def _cell(text: str) -> str:
 
 
 def main() -> int:
-    text = README.read_text(encoding="utf-8")
-    wanted = updated(text)
+    found = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     if "--check" not in sys.argv[1:]:
-        README.write_text(wanted, encoding="utf-8")
-    elif text != wanted:
-        print("README.md: its keys are out of date: python scripts/keys_reference.py", file=sys.stderr)
+        PAGE.write_text(reference(), encoding="utf-8")
+    elif found != reference():
+        print(f"{PAGE} is out of date: python scripts/keys_reference.py", file=sys.stderr)
         return 1
     return 0
 

@@ -1,9 +1,9 @@
-"""What each process of a test does: trains the jobs of a JSON file one after another, in one process group.
+"""What each process of a test does: trains the configurations of a JSON file one after another, in one process group.
 
-An entry is {"job": plain job} and maybe "code", the exit code to expect; "signal": [rank, update, number], which that
-rank gets while the run is at that update and "during" goes on; "nan": [rank, update], whose gradient is none there;
-"wrong": true for the classic mistake, each process dividing by the tokens of its own batch. With `fail RANK UPDATE`
-before it, the rest is a command line of mt.
+An entry is {"config": plain configuration} and maybe "code", the exit code to expect; "signal": [rank, update, number],
+which that rank gets while the run is at that update and "during" is under way; "nan": [rank, update], whose gradient is
+not finite there; "wrong": true for the classic mistake, each process dividing by the tokens of its own batch. With
+`fail RANK UPDATE` before it, the rest is a command line of mt.
 """
 
 import json
@@ -11,56 +11,66 @@ import math
 import os
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
 import torch
 
 from mt import cli
-from mt.config import TrainJob
+from mt.config.schema import TrainConfig
+from mt.config.stored import from_plain
 from mt.decoding.translator import Translator
-from mt.jobs import from_plain
 from mt.runtime import distributed
 from mt.runtime.signals import end_with_parent
-from mt.training import loop, update
+from mt.training import loop, saving, step
+from mt.training.run import train
+from mt.training.state import TrainerState
 
-PLACES = {
-    "update": (loop, "train_update"),
-    "decoding": (Translator, "_search"),
-    "saving": (loop, "training_state"),
-}
-running = []  # the run of now
+PLACES = {"update": (TrainerState, "advance"), "decoding": (Translator, "_search"), "saving": (saving, "pack")}
+now = {"update": 0, "target_tokens": 0}  # the last update done, and the tokens of the one under way
 
 
-def remembered(start_run):
-    def start(*arguments):
-        running[:] = [start_run(*arguments)]
-        return running[0]
+def counting(advance):
+    def wrapped(state, *arguments):
+        advance(state, *arguments)
+        now["update"] = state.update
 
-    return start
+    return wrapped
 
 
-def signalling(function, rank, number_of_update, signal_number):
-    def wrapped(*arguments):
-        found = function(*arguments)
-        if distributed.rank() == rank and running[0].progress.update == number_of_update:
-            os.kill(os.getpid(), signal_number)
+def signalling(function, rank, update, number):
+    def wrapped(*arguments, **options):
+        found = function(*arguments, **options)
+        if distributed.rank() == rank and now["update"] == update:
+            os.kill(os.getpid(), number)
         return found
 
     return wrapped
 
 
-def normalized_by_itself(backward):
-    def wrapped(run, epoch, rows, weight, tokens):
-        return backward(run, epoch, rows, weight, distributed.world_size() * epoch.target_tokens(rows))
+def noting_tokens(train_step):
+    def wrapped(learner, update, *rest):
+        now["target_tokens"] = update.target_tokens
+        return train_step(learner, update, *rest)
 
     return wrapped
 
 
-def not_a_number(backward, rank, number_of_update):
-    def wrapped(run, epoch, rows, weight, tokens):
-        broken = distributed.rank() == rank and run.progress.update + 1 == number_of_update
-        return backward(run, epoch, rows, math.nan if broken else weight, tokens)
+def normalized_by_itself(loss):
+    def wrapped(states, weight, targets, smoothing, non_padding):
+        found = loss(states, weight, targets, smoothing, non_padding)
+        factor = now["target_tokens"] / (distributed.world_size() * len(non_padding))
+        return replace(found, smoothed=found.smoothed * factor)
+
+    return wrapped
+
+
+def not_a_number(loss, rank, update):
+    def wrapped(*arguments):
+        found = loss(*arguments)
+        broken = distributed.rank() == rank and now["update"] + 1 == update
+        return replace(found, smoothed=found.smoothed * math.nan) if broken else found
 
     return wrapped
 
@@ -68,18 +78,20 @@ def not_a_number(backward, rank, number_of_update):
 def main(path):
     for entry in json.loads(Path(path).read_text(encoding="utf-8")):
         torch.manual_seed(99)  # what is left over from before must not matter
-        changes = [(loop, "start_run", remembered(loop.start_run))]
+        now["update"] = 0
+        changes = [(TrainerState, "advance", counting)]
         if "signal" in entry:
-            owner, name = PLACES[entry.get("during", "update")]
-            changes.append((owner, name, signalling(getattr(owner, name), *entry["signal"])))
+            changes.append(
+                (*PLACES[entry.get("during", "update")], lambda real, e=entry: signalling(real, *e["signal"]))
+            )
         if entry.get("wrong"):
-            changes.append((update, "_backward", normalized_by_itself(update._backward)))
+            changes += [(loop, "train_step", noting_tokens), (step, "label_smoothed_loss", normalized_by_itself)]
         if "nan" in entry:
-            changes.append((update, "_backward", not_a_number(update._backward, *entry["nan"])))
+            changes.append((step, "label_smoothed_loss", lambda real, e=entry: not_a_number(real, *e["nan"])))
         with ExitStack() as stack:
-            for change in changes:
-                stack.enter_context(patch.object(*change))
-            code = loop.train(from_plain(TrainJob, entry["job"]))
+            for owner, name, wrap in changes:
+                stack.enter_context(patch.object(owner, name, wrap(getattr(owner, name))))
+            code = train(from_plain(TrainConfig, entry["config"]))
         assert code == entry.get("code", 0), f"exit code {code}"
     distributed.leave()
 
@@ -87,13 +99,16 @@ def main(path):
 def fail(rank, number_of_update, arguments):
     """`mt ARGUMENTS`, in which one rank has a fault."""
 
-    def broken(run, *rest):
-        if distributed.rank() == rank and run.progress.update == number_of_update:
+    def broken(learner, *rest):
+        if distributed.rank() == rank and now["update"] == number_of_update:
             raise RuntimeError("broken on purpose")
-        return real(run, *rest)
+        return real(learner, *rest)
 
-    real = loop.train_update
-    with patch.object(loop, "train_update", broken):
+    real = loop.train_step
+    with (
+        patch.object(loop, "train_step", broken),
+        patch.object(TrainerState, "advance", counting(TrainerState.advance)),
+    ):
         sys.exit(cli.main(arguments))
 
 

@@ -1,48 +1,63 @@
+"""From a command line to an exit code: flags, help, and what mistakes and errors look like."""
+
 import errno
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
-from omegaconf import OmegaConf
+import yaml
+from tests_support import save_checkpoint
 
+from mt.checkpoint.store import CheckpointStore
 from mt.cli import main
 from mt.commands import COMMANDS
-from mt.config import DecodeConfig, ModelConfig, TrainJob
-from mt.errors import UserError
+from mt.commands.evaluate import EvaluateConfig
+from mt.commands.export import ExportConfig
+from mt.commands.translate import TranslateConfig
+from mt.config.schema import DataConfig, TrainConfig
+from mt.errors import Corrupt, DataUnavailable, UserError
+from mt.run_folder import RunFolder
 
-
-class Unavailable(UserError):
-    """Stands for the download's error."""
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Stand-ins for the modules behind the commands: what they were given, in order."""
+    """What the functions behind the commands were given, in order: none of them does its work."""
     seen: list[tuple[str, object]] = []
-    modules: dict[str, ModuleType] = {"mt.data.download": ModuleType("download")}
-    for command in COMMANDS.values():
-        module, _, function = command.entry.partition(":")
 
-        def entry(job, name=command.name):
-            seen.append((name, job))
+    def stand_in(name, result):
+        def work(given, *rest, **options):
+            seen.append((name, given))
+            return result
 
-        setattr(modules.setdefault(module, ModuleType(module)), function, entry)
-    modules["mt.checkpoint"] = ModuleType("checkpoint")
-    stored = SimpleNamespace(
-        config=TrainJob(decode=DecodeConfig(beam_size=9), model=ModelConfig(d_model=64, dropout=0.7))
+        return work
+
+    monkeypatch.setattr("mt.training.run.train", stand_in("train", 0))
+    monkeypatch.setattr("mt.corpora.locate.locate", stand_in("prepare", SimpleNamespace(find_tests={})))
+    monkeypatch.setattr("mt.data.preparation.prepare", lambda *given: SimpleNamespace(folder="prepared"))
+    for name in ("evaluate", "translate", "export"):
+        monkeypatch.setattr(f"mt.commands.{name}.{name}", stand_in(name, None))
+    monkeypatch.setattr(
+        "mt.checkpoint.store.CheckpointStore.average", lambda store, names: stand_in("average", store.folder)(names)
     )
-    modules["mt.checkpoint"].read_config = None  # no run has been begun
-    modules["mt.checkpoint"].config_of = lambda path, key: stored.config
-    modules["mt.data.download"].DataUnavailable = Unavailable
-    for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, name, module)
     return seen
 
 
+@pytest.fixture
+def trained(tmp_path, toy_model, toy_tokenizers):
+    """A run folder with a checkpoint that decodes with beam 7."""
+    store = CheckpointStore(RunFolder(tmp_path / "a=b"))
+    save_checkpoint(store, toy_model, toy_tokenizers, 1)
+    return store.run.path
+
+
 def train_as(monkeypatch, function):
-    monkeypatch.setattr(sys.modules["mt.training.loop"], "train", function)
+    monkeypatch.setattr("mt.training.run.train", function)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
@@ -57,36 +72,45 @@ def test_help_needs_neither_torch_nor_hydra():
         "import sys; from mt.cli import main; main(['--help']); main(['train', '--help']);"
         "sys.exit(str([m for m in ('torch', 'hydra', 'omegaconf', 'numpy') if m in sys.modules]))"
     )
-    root = Path(__file__).parent.parent
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stderr.strip() == "[]"
 
 
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_version_is_one_line(flag, capsys):
+    assert main([flag]) == 0
+    assert re.fullmatch(r"mt \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_of_a_command_shows_every_key(name, capsys):
-    assert main([name, "--help"]) == 0
-    out = capsys.readouterr().out
-    assert f"usage: mt {name}" in out and "examples:" in out
-    if name == "train":
-        assert "optim.warmup_steps=4000" in out and "at least 1" in out and "    tiny " in out
-        assert max(map(len, out.splitlines())) <= 120
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["seed=5", "--help"], ["no such key", "-h"]])
+def test_help_of_a_command_wherever_the_flag_is(name, arguments, calls, capsys):
+    assert main([name, *arguments]) == 0
+    out, err = capsys.readouterr()
+    assert f"usage: mt {name} " in out and not err and calls == []
 
 
-def test_each_command_gets_its_job(calls):
+def test_each_command_gets_its_configuration(calls, trained, capsys):
     assert main(["train", "model=small"]) == 0
-    assert main(["prepare"]) == 0
-    assert main(["evaluate", "checkpoint=a=b"]) == 0
-    assert main(["translate", "decode.nbest=2", "checkpoint=x"]) == 0
-    assert main(["average", "checkpoint=x"]) == 0
-    assert main(["export", "checkpoint=x"]) == 0
-    assert [(name, type(job)) for name, job in calls] == [(name, COMMANDS[name].job) for name in COMMANDS]
-    evaluate, translate = calls[2][1], calls[3][1]
-    assert (evaluate.checkpoint, evaluate.decode.beam_size) == ("a=b", 9)
-    assert (translate.decode.beam_size, translate.decode.nbest) == (9, 2)
+    assert main(["prepare", "data.target=fr"]) == 0
+    assert main(["evaluate", f"checkpoint={trained}"]) == 0
+    assert main(["translate", "decode.nbest=2", f"checkpoint={trained}"]) == 0
+    assert main(["average", f"checkpoint={trained}", "count=1"]) == 0
+    assert main(["export", f"checkpoint={trained}"]) == 0
+    assert [name for name, _ in calls] == list(COMMANDS)
+    train, prepare, evaluate, translate, average, export = (given for _, given in calls)
+    assert isinstance(train, TrainConfig) and train.model.d_model == 256
+    assert isinstance(prepare, DataConfig) and prepare.target == "fr"
+    assert isinstance(evaluate, EvaluateConfig) and isinstance(translate, TranslateConfig)
+    assert (evaluate.checkpoint, evaluate.decode.beam_size) == (str(trained), 7)
+    assert (translate.decode.beam_size, translate.decode.nbest) == (7, 2)
+    assert average == ["update-0000001"]
+    assert isinstance(export, ExportConfig) and export.checkpoint == str(trained)
+    assert capsys.readouterr().out.splitlines() == ["prepared", str(trained / "checkpoints")]
 
 
 def test_exit_code_of_the_command_is_ours(calls, monkeypatch):
-    train_as(monkeypatch, lambda job: 75)
+    train_as(monkeypatch, lambda config: 75)
     assert main(["train"]) == 75
 
 
@@ -98,9 +122,12 @@ def test_exit_code_of_the_command_is_ours(calls, monkeypatch):
         (["train", "--config-dir=x"], ["--config-dir=x"]),
         (["train", "--cfg", "hydra"], ["--cfg job"]),
         (["train", "--cfg"], ["--cfg job"]),
+        (["train", "--cfg", "job", "-m", "seed=1,2"], ["leave out -m"]),
         (["translate", "-m", "checkpoint=x"], ["-m"]),
         (["train", "-m", "seed=1,x"], ["seed=x"]),
         (["average"], ["checkpoint="]),
+        (["evaluate", "checkpoint=no/run"], ["checkpoint=no/run", "there is no folder"]),
+        (["evaluate", "checkpoint=no/run", "--cfg", "job"], ["checkpoint=no/run", "there is no folder"]),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(arguments, words, capsys, calls):
@@ -111,12 +138,16 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments, words, capsys, calls):
     assert calls == []
 
 
-def test_cfg_job_prints_what_would_run(capsys, calls):
+def test_cfg_job_prints_what_would_run(capsys, calls, trained):
     assert main(["train", "optim.warmup_steps=7", "--cfg", "job"]) == 0
-    printed = OmegaConf.create(capsys.readouterr().out)
-    assert printed.optim.warmup_steps == 7 and printed.run.name == "multi30k-en-de-optim.warmup_steps.7"
-    assert main(["evaluate", "--cfg=job", "checkpoint=x"]) == 0
-    assert OmegaConf.create(capsys.readouterr().out).decode.beam_size == 9
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert printed["optim"]["warmup_steps"] == 7
+    assert printed["run"]["name"] == "multi30k-en-de-optim.warmup_steps.7"
+    assert main(["evaluate", "--cfg=job", f"checkpoint={trained}"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["decode"]["beam_size"] == 7
+    assert main(["-c", "job"]) == 2  # a command comes first
+    assert main(["average", f"checkpoint={trained}", "-c", "job"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == {"checkpoint": str(trained), "count": 5, "which": "last"}
     assert calls == []
 
 
@@ -124,28 +155,31 @@ def test_cfg_job_prints_what_would_run(capsys, calls):
     ("error", "code", "line"),
     [
         (UserError("two\nlines"), 2, "error: two lines\n"),
+        (Corrupt("x is cut short"), 2, "error: x is cut short\n"),
+        (DataUnavailable("x: no route"), 3, "error: x: no route\n"),
         (PermissionError(errno.EACCES, "Permission denied", "/x/y"), 1, "error: /x/y: Permission denied\n"),
         (
             OSError(errno.EROFS, "Read-only file system", "outputs"),
             1,
             "error: outputs: Read-only file system\n",
         ),
+        (OSError(errno.EXDEV, "Invalid link", "a", None, "b"), 1, "error: a -> b: Invalid link\n"),
         (OSError(errno.ENOSPC, "No space left on device"), 1, "error: No space left on device\n"),
         (KeyboardInterrupt(), 130, "error: interrupted\n"),
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), 141, ""),
     ],
 )
-def test_errors_end_in_one_line(error, code, line, calls, monkeypatch, capsys):
-    def fail(job):
+def test_errors_end_in_one_line(error, code, line, monkeypatch, capsys):
+    def fail(config):
         raise error
 
     train_as(monkeypatch, fail)
-    assert main(["train"]) == code
+    assert main(["train", "experiment=multi30k"]) == code
     assert capsys.readouterr().err == line
 
 
-def test_our_own_bugs_keep_their_traceback(calls, monkeypatch):
-    def fail(job):
+def test_our_own_bugs_keep_their_traceback(monkeypatch):
+    def fail(config):
         raise AssertionError("ours")
 
     train_as(monkeypatch, fail)
@@ -153,68 +187,19 @@ def test_our_own_bugs_keep_their_traceback(calls, monkeypatch):
         main(["train"])
 
 
-def unreachable(seen):
-    def train(job):
-        seen.append(job.run.name)
-        if job.data.corpus.name == "multi30k":
-            raise Unavailable("https://example.org: no route")
-
-    return train
-
-
-def test_default_falls_back_to_captions_and_says_so_first_and_last(calls, monkeypatch, capsys):
-    seen: list[str] = []
-    train_as(monkeypatch, unreachable(seen))
-    assert main(["train", "model=small"]) == 0
-    assert seen == ["multi30k-en-de-model.small", "captions-en-de-model.small"]
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == lines[-1] and "Multi30k" in lines[0] and "experiment=captions" in lines[0]
-    assert "https://example.org" in lines[0]
+def one_of_several(launcher, *arguments):
+    """`mt ARGUMENTS` in a process that is told to be one of several, started by a launcher of a process number."""
+    environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MT_LAUNCHER": str(launcher)}
+    command = [sys.executable, "-m", "mt", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.mark.parametrize(
-    "overrides",
-    [["experiment=multi30k"], ["data=multi30k"], ["data.target=fr"], ["data=wmt14_en_de", "data=multi30k"]],
+    "arguments", [["train", "train.device=cpu", "train.precision=fp32", "--cfg", "job"], ["--help"]]
 )
-def test_a_choice_never_falls_back(overrides, calls, monkeypatch, capsys):
-    seen: list[str] = []
-    train_as(monkeypatch, unreachable(seen))
-    assert main(["train", *overrides]) == 3
-    assert len(seen) == 1 and "no route" in capsys.readouterr().err
-
-
-def test_sweep_trains_one_after_another_under_own_names(calls, capsys):
-    assert main(["train", "-m", "optim.warmup_steps=1000,2000", "train.threads=1,2"]) == 0
-    jobs = [job for _, job in calls]
-    assert [job.optim.warmup_steps for job in jobs] == [1000, 1000, 2000, 2000]
-    assert jobs[0].run.name == "multi30k-en-de-optim.warmup_steps.1000-train.threads.1"
-    assert len({job.run.name for job in jobs}) == 4
-    assert "training 4 of 4" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("failure", "code"), [(UserError("no memory"), 2), (None, 75)])
-def test_sweep_stops_at_the_first_failure_with_its_name(failure, code, calls, monkeypatch, capsys):
-    seen = []
-
-    def train(job):
-        seen.append(job.seed)
-        if job.seed == 2 and failure:
-            raise failure
-        return 75 if job.seed == 2 else 0
-
-    train_as(monkeypatch, train)
-    assert main(["train", "-m", "seed=1,2,3"]) == code
-    assert seen == [1, 2]
-    assert "multi30k-en-de-seed.2" in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_a_training_takes_the_sizes_of_what_it_begins_from(calls):
-    assert main(["train", "train.init_from=x", "data.source=de", "data.target=en"]) == 0
-    assert main(["train", "train.init_from=x", "model=small"]) == 0
-    taken, chosen = (job for _, job in calls)
-    assert (taken.model.d_model, taken.tokenizer.vocab_size) == (64, 8000)  # of the checkpoint, not of the recipe
-    assert taken.model.dropout == 0.1  # of the recipe: dropout is no size
-    assert chosen.model.d_model == 256
-    assert main(["train", "train.init_from=x", "tokenizer.vocab_size=900"]) == 2
-    assert main(["train", "train.init_from=x", "tokenizer=word"]) == 2
-    assert Path(taken.train.init_from).is_absolute()
+def test_a_process_whose_launcher_has_ended_does_nothing(arguments):
+    orphan = one_of_several(os.getppid(), *arguments)  # the parent of these processes is the tests' own
+    assert (orphan.returncode, orphan.stdout) == (2, "")
+    assert orphan.stderr == "error: the process that started this one has ended\n"
+    child = one_of_several(os.getpid(), *arguments)
+    assert (child.returncode, child.stderr) == (0, "") and child.stdout

@@ -1,13 +1,15 @@
 """Small things that tests share: a toy language that can be learned in seconds."""
 
+import json
 import random
 from pathlib import Path
 from typing import Any
 
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.util import tensor_util
+from torch import Tensor
 
-from mt.checkpoint.folder import write_checkpoint
+from mt.checkpoint.folder import Checkpoint, write_checkpoint
 from mt.config.schema import (
     Corpus,
     DataConfig,
@@ -22,7 +24,7 @@ from mt.config.schema import (
     TrainConfig,
     TrainingConfig,
 )
-from mt.run_folder import checkpoint_name
+from mt.run_folder import RunFolder, checkpoint_name
 
 TOY_WORDS = {"a": "ein", "the": "das", "dog": "Hund", "cat": "Katze", "bird": "Vogel", "sees": "sieht", "likes": "mag",
              "red": "rot", "big": "groß", "and": "und", "now": "jetzt", "here": "hier"}  # fmt: skip
@@ -77,6 +79,17 @@ def save_checkpoint(store, model, tokenizers, update, score=None, state=None) ->
     write_checkpoint(store.folder / name, dict(model.named_parameters()), config, tokenizers, meta, state)
     store.set(last=name)
     return store.folder / name
+
+
+def last_weights(run: RunFolder) -> dict[str, Tensor]:
+    """The weights of a run's last checkpoint."""
+    return Checkpoint.open(run.checkpoints / run.read_index()["last"]).load_weights()
+
+
+def records(folder: Path, kind: str | None = None) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl, all or those of a kind."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if kind in (None, line["kind"])]
 
 
 def raw_events(run: Path) -> list[tuple[str, int, bytes]]:

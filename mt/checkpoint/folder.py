@@ -19,8 +19,8 @@ from mt.config.stored import read_config, to_yaml
 from mt.errors import Corrupt, UserError, first_line
 from mt.files import atomic_folder, sha256_of, verify_hash
 from mt.run_folder import CONFIG, META, STATE, WEIGHTS
+from mt.tokenizers.pair import Tokenizers
 from mt.tokenizers.special_ids import BOS, EOS, PAD
-from mt.tokenizers.tokenizer import Tokenizers
 
 if TYPE_CHECKING:  # importing torch takes seconds, and translating with an export needs none of it
     from torch import Tensor

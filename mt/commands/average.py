@@ -9,7 +9,7 @@ from mt.config.overrides import Command
 from mt.config.schema import Which, key
 from mt.errors import UserError
 from mt.files import locked
-from mt.run_folder import RunFolder
+from mt.run_folder import RunFolder, find_checkpoint
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ def run(overrides: list[str]) -> int:
     from mt.checkpoint.store import CheckpointStore
 
     config: AverageConfig = compose(COMMAND, overrides)
+    find_checkpoint(config.checkpoint)  # which says what is wrong if it is none
     folder = RunFolder(Path(config.checkpoint).absolute())
     store = CheckpointStore(folder)
     if not (store.folder.is_dir() and store.names()):

@@ -1,6 +1,7 @@
 """`mt export`: write a checkpoint for CTranslate2, checked against mt's own search before it gets its name."""
 
 import json
+import shlex
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,7 +59,7 @@ def export(config: ExportConfig) -> None:
             distributed.say(_compare(checkpoint, config, chosen, unfinished))
     except OSError as error:
         raise UserError(f"cannot write {folder}: {error.strerror or error}") from error
-    distributed.say(f"translate with it: mt translate checkpoint={folder} < in > out")
+    distributed.say(f"translate with it: mt translate {shlex.quote(f'checkpoint={folder}')} < in > out")
     print(folder)
 
 

@@ -26,7 +26,7 @@ def run(overrides: list[str], varied: Set[str] = frozenset()) -> int:
     reason = ""
     try:
         if processes > 1:
-            code = run_processes([COMMAND.name, *overrides, f"run.name={config.run.name}"], processes)
+            code = run_processes([COMMAND.name, *overrides, f"run.name='{config.run.name}'"], processes)
         else:
             code = train(config)
     except DataUnavailable as error:

@@ -35,12 +35,14 @@ class TranslateConfig:
 
 def run(overrides: list[str]) -> int:
     """Translate, in as many processes as the overrides ask for."""
+    from mt.decoding.exported import is_export
     from mt.runtime.launcher import processes_to_start, run_processes
 
     config: TranslateConfig = compose(COMMAND, overrides)
-    processes = processes_to_start(config.devices, config.device)
-    if processes > 1:
-        return run_processes([COMMAND.name, *overrides], processes)
+    if not is_export(find_checkpoint(config.checkpoint, exports=True)):
+        processes = processes_to_start(config.devices, config.device)
+        if processes > 1:
+            return run_processes([COMMAND.name, *overrides], processes)
     translate(config)
     return 0
 

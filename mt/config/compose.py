@@ -83,18 +83,17 @@ def _inherited(command: Command, config: Any, names: Set[str]) -> dict[str, Any]
 
 
 @functools.cache
-def _register(name: str, kind: Any) -> None:
-    """Store the typed defaults of a configuration where Hydra finds them by name."""
+def _register(command: Command) -> None:
+    """Store the typed defaults of a command where Hydra finds them by name."""
     from hydra.core.config_store import ConfigStore
     from omegaconf import OmegaConf
 
-    node = OmegaConf.structured(kind)
-    # Frozen dataclasses are read-only nodes, which Hydra could not merge into
-    OmegaConf.set_readonly(node, None)
-    for section in node:
-        if OmegaConf.is_config(node[section]):
-            OmegaConf.set_readonly(node[section], None)
-    ConfigStore.instance().store(name=f"{name}_config", node=node)
+    for name, kind in {"train": TrainConfig, command.name: command.config}.items():  # mt prepare begins with both
+        node = OmegaConf.structured(kind)
+        # Frozen dataclasses are read-only nodes, which Hydra could not merge into
+        for each in (node, *(node[section] for section in node if OmegaConf.is_config(node[section]))):
+            OmegaConf.set_readonly(each, None)
+        ConfigStore.instance().store(name=f"{name}_config", node=node)
 
 
 @functools.lru_cache(maxsize=256)  # it takes a quarter of a second, and a sweep composes every configuration twice
@@ -105,8 +104,7 @@ def _from_hydra(command: Command, lines: tuple[str, ...]) -> Any:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    _register("train", TrainConfig)  # which mt prepare begins with, too
-    _register(command.name, command.config)
+    _register(command)
     name = command.name if (config_folder() / f"{command.name}.yaml").is_file() else f"{command.name}_config"
     try:
         with initialize_config_dir(str(config_folder()), version_base="1.3"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from mt.config.schema import DataConfig
 from mt.corpora.formats import Bitext
 from mt.corpora.sources import Report, Sources, check_direction
-from mt.errors import explain_os_errors
+from mt.errors import UserError, explain_os_errors
 from mt.files import atomic_write
 
 TEXT = "captions.tsv.xz"  # English, tab, German; the splits in this order
@@ -22,10 +22,9 @@ def locate(config: DataConfig, report: Report, training: bool) -> Sources:
     """The files in the raw folder; those that are missing are unpacked into it."""
     check_direction(config, LANGUAGES)
     folder = Path(config.raw_folder).absolute()
-    names = [f"{split}.{language}" for split in SIZES for language in LANGUAGES]
-    if missing := [name for name in names if not (folder / name).is_file()]:
+    if not all((folder / f"{split}.{language}").is_file() for split in SIZES for language in LANGUAGES):
         report(f"unpacking the captions into {folder}")
-        _unpack(folder, missing)
+        _unpack(folder)
     source, target = config.languages
     train, dev, test = (
         [Bitext(folder / f"{split}.{source}", folder / f"{split}.{target}", config.languages)]
@@ -34,12 +33,15 @@ def locate(config: DataConfig, report: Report, training: bool) -> Sources:
     return Sources(train, dev, {"test": lambda: test})
 
 
-def _unpack(folder: Path, names: list[str]) -> None:
+def _unpack(folder: Path) -> None:
     lines = iter(lzma.decompress(files("mt.corpora").joinpath(TEXT).read_bytes()).decode("utf-8").split("\n"))
     with explain_os_errors(f"cannot write {folder} (data.raw_dir)"):
         folder.mkdir(parents=True, exist_ok=True)
         for split, size in SIZES.items():
             pairs = [next(lines).split("\t") for _ in range(size)]
             for column, language in enumerate(LANGUAGES):
-                if f"{split}.{language}" in names:
-                    atomic_write(folder / f"{split}.{language}", "".join(pair[column] + "\n" for pair in pairs))
+                path, text = folder / f"{split}.{language}", "".join(pair[column] + "\n" for pair in pairs)
+                if not path.exists():
+                    atomic_write(path, text)
+                elif path.read_bytes() != text.encode():
+                    raise UserError(f"{path} is not of the captions: give an empty or new folder as data.raw_dir")

@@ -225,7 +225,7 @@ def collate(sources: Sequence[IdArray], targets: Sequence[IdArray], sentences: I
         target_out=target_out,
         non_padding=(target_out != PAD).flatten().nonzero()[:, 0],
         sentences=sentences,
-        tokens=sum(len(ids) + 1 for side in (sources, targets) for ids in side),
+        tokens=sum(len(source) + len(target) + 2 for source, target in zip(sources, targets, strict=True)),
     )
 
 

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.data.batching import Batch, Epoch, IdArray, Ids, collate, cut_batches, plan_epoch
+from mt.data.encoding import BLOCK
+from mt.tokenizers.pair import SIDES, Tokenizers
 from mt.tokenizers.special_ids import UNK
-from mt.tokenizers.tokenizer import SIDES, Tokenizer, Tokenizers
+from mt.tokenizers.tokenizer import Tokenizer
 
-BLOCK = 8192  # sentences tokenized at a time
 META, ORIGINS, TEXT = "meta.json", "origins.npy", "{split}.{side}.txt"
 IDS, OFFSETS = "{side}.ids.npy", "{side}.offsets.npy"
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from mt.config.schema import DataConfig
 from mt.data.cleaning import HELD_OUT, fault_in_tokens
-from mt.data.corpus import BLOCK
 from mt.runtime.cores import usable_cores
 from mt.runtime.signals import end_with_parent
-from mt.tokenizers.tokenizer import Tokenizers
+from mt.tokenizers.pair import Tokenizers
 
+BLOCK = 8192  # sentences tokenized at a time
 MANY_PAIRS = 200_000  # from here on, worker processes are worth starting
 
 Block = list[tuple[str, str]]  # (source, target)

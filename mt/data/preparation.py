@@ -23,7 +23,8 @@ from mt.data.corpus import META, ORIGINS, TEXT, IdsWriter, PreparedCorpus, own_l
 from mt.data.encoding import Encoder, encode_pairs
 from mt.errors import UserError, explain_os_errors
 from mt.files import Unfinished, atomic_folder, atomic_write, sha256_of
-from mt.tokenizers.tokenizer import SIDES, Tokenizers, round_trip, unknown_share
+from mt.tokenizers.pair import SIDES, Tokenizers
+from mt.tokenizers.tokenizer import round_trip, unknown_share
 from mt.tokenizers.training import train_tokenizers
 
 Log = Callable[[str], None]

@@ -11,8 +11,8 @@ from mt.checkpoint.folder import Checkpoint
 from mt.config.schema import Activation, ExportType, ModelConfig, Norm, Positions
 from mt.decoding.exported import POSITIONS
 from mt.model.transformer import sinusoids
+from mt.tokenizers.pair import Tokenizers
 from mt.tokenizers.special_ids import SPECIALS
-from mt.tokenizers.tokenizer import Tokenizers
 
 Weights = Mapping[str, NDArray[np.float32]]
 

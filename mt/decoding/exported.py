@@ -17,8 +17,8 @@ from mt.errors import Corrupt, UserError
 from mt.files import verify_hash
 from mt.run_folder import EXPORT_META
 from mt.runtime.cores import usable_cores
+from mt.tokenizers.pair import Tokenizers
 from mt.tokenizers.special_ids import EOS, SPECIALS
-from mt.tokenizers.tokenizer import Tokenizers
 
 EXPORT_FORMAT = 1
 POSITIONS = 4096  # sinusoidal positions in an export; a learned table has its own

@@ -18,8 +18,8 @@ from mt.run_folder import find_checkpoint
 from mt.runtime import distributed
 from mt.runtime.device import Runtime, explain_out_of_memory, start_runtime
 from mt.runtime.stop import Interrupted, StopRequest
+from mt.tokenizers.pair import Tokenizers
 from mt.tokenizers.special_ids import BOS, EOS, PAD, UNK
-from mt.tokenizers.tokenizer import Tokenizers
 
 
 class Translator:

@@ -1,20 +1,15 @@
-"""Text to token ids and back: the interface of both kinds of tokenizers, and the pair of a translation model."""
+"""Text to token ids and back: the interface of both kinds of tokenizers."""
 
 import abc
-import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from mt.config.schema import TokenizerKind
-from mt.errors import UserError, explain_os_errors
 from mt.tokenizers.special_ids import BOS, EOS, PAD, UNK
 
-META = "tokenizer.json"
-SIDES = ("source", "target")
 # NUL and everything that Python takes for the end of a line. SentencePiece's own rules delete some of these, which
 # would join two words; and byte pieces can spell them, which would split a translation into two lines.
 _BREAKS = re.compile("[\x00\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -64,48 +59,6 @@ class Tokenizer(abc.ABC):
         if outside := [i for i in plain if not 0 <= i < self.size]:
             raise ValueError(f"token id {outside[0]} is outside the vocabulary of {self.size}")
         return one_line(self._text([i for i in plain if i not in (PAD, BOS, EOS)]))
-
-
-@dataclass(frozen=True)
-class Tokenizers:
-    """Both sides' tokenizers. `joint`: one vocabulary (with SentencePiece, one object)."""
-
-    source: Tokenizer
-    target: Tokenizer
-    joint: bool
-    source_language: str = ""
-    target_language: str = ""
-
-    def save(self, folder: Path) -> None:
-        """Write all files of both tokenizers into an existing folder; `load` needs nothing else."""
-        languages = {"source": self.source_language, "target": self.target_language}
-        meta = {"kind": self.source.kind.value, "joint": self.joint, **languages}
-        for side in ("",) if self.joint else SIDES:
-            getattr(self, side or "source").save(folder, side)
-        (folder / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
-
-    @classmethod
-    def load(cls, folder: Path) -> "Tokenizers":
-        """Read the files that `save` wrote. Raises UserError if one is missing or is something else."""
-        path = folder / META
-        with explain_os_errors(f"cannot read {path}"):
-            content = path.read_bytes()
-        try:
-            meta = json.loads(content)
-            kind, joint = TokenizerKind(meta["kind"]), bool(meta["joint"])
-            languages = str(meta["source"]), str(meta["target"])
-        except (KeyError, TypeError, ValueError):
-            raise UserError(f"{path} is not a tokenizer description of mt") from None
-        sides = ("", "") if joint else SIDES
-        if kind is TokenizerKind.word:
-            from mt.tokenizers.words import WordTokenizer
-
-            words = [WordTokenizer.load(folder, *each) for each in zip(sides, languages, strict=True)]
-            return cls(words[0], words[1], joint, *languages)
-        from mt.tokenizers.sentencepiece import SentencePieceTokenizer
-
-        source = SentencePieceTokenizer.load(folder, sides[0])
-        return cls(source, source if joint else SentencePieceTokenizer.load(folder, sides[1]), joint, *languages)
 
 
 def round_trip(tokenizer: Tokenizer, lines: Sequence[str]) -> float:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from mt.config.schema import TokenizerConfig, TokenizerKind
 from mt.errors import UserError
+from mt.tokenizers.pair import SIDES, Tokenizers
 from mt.tokenizers.sentencepiece import THREADS, SentencePieceTokenizer, load_model
 from mt.tokenizers.special_ids import BOS, EOS, PAD, SPECIALS, UNK, UNKNOWN_TEXT
-from mt.tokenizers.tokenizer import SIDES, Tokenizers, one_line
+from mt.tokenizers.tokenizer import one_line
 
 Log = Callable[[str], None]
 MOST_CHARACTERS = 20_000_000  # of a side's sample: SentencePiece 0.2.3 needs about 22 bytes of memory a character

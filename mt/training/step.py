@@ -14,7 +14,7 @@ from mt.model.transformer import Transformer
 from mt.runtime import distributed
 from mt.runtime.device import Runtime
 from mt.runtime.random import get_random_states, seed_process, set_random_states
-from mt.tokenizers.tokenizer import Tokenizers
+from mt.tokenizers.pair import Tokenizers
 from mt.training.loss import label_smoothed_loss
 from mt.training.schedule import make_optimizer
 

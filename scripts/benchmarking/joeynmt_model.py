@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mt.checkpoint import Checkpoint
+from mt.checkpoint.folder import Checkpoint
+from mt.run_folder import find_checkpoint
 
 ATTENTION = {"attention": "src_src_att", "self_attention": "trg_trg_att", "cross_attention": "src_trg_att"}
 NORMS = {
@@ -69,7 +70,7 @@ def _attention(found: dict[str, Tensor], name: str, matrix: str, kind: str, tens
 
 
 def main(run: str, folder: str) -> None:
-    state = convert(Checkpoint.open(run).load_weights())
+    state = convert(Checkpoint.open(find_checkpoint(run)).load_weights())
     width = state["encoder.layer_norm.weight"].shape[0]
     table = _positions(width)
     state |= {"encoder.pe.pe": table, "decoder.pe.pe": table}

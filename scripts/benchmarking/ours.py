@@ -1,4 +1,4 @@
-"""What of mt is measured, in a process of its own: prints one line of JSON.
+"""Measures mt in a process of its own: prints one line of JSON.
 
 python ours.py train WORK RAW SIZE SECONDS PRECISION THREADS
 python ours.py decode RUN TEXT ENGINE THREADS SENTENCEPIECE_MODEL
@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import cycle
+from itertools import count
 from pathlib import Path
 
 from workload import SIZES, UPDATE_TOKENS, VOCABULARY, Numbers, rates
@@ -21,46 +21,50 @@ SQUARE = 1024  # of the matrices whose product is the limit
 
 def train(work: str, raw: str, size: str, seconds: str, precision: str, threads: str) -> Numbers:
     """Updates for some seconds, after a few that warm up; speed and, last, the loss."""
-    from mt.checkpoint_store import CheckpointStore
-    from mt.compose import compose
-    from mt.config import Precision, TrainJob
+    from mt.commands import COMMANDS
+    from mt.config.compose import compose
+    from mt.config.schema import Precision, TrainConfig
+    from mt.corpora.locate import locate
     from mt.data.preparation import prepare
-    from mt.data.sources import locate
-    from mt.reporting.runlog import RunLog
-    from mt.runtime.device import start
-    from mt.training.run import start_run
-    from mt.training.state import Recent
-    from mt.training.update import train_update, try_largest_batch
+    from mt.runtime.device import start_runtime
+    from mt.training.schedule import learning_rate
+    from mt.training.state import TrainerState
+    from mt.training.step import Learner, train_step, try_batch
 
-    job = compose("train", [f"model={size}", f"tokenizer.model={work}/spm.model", f"data.raw_dir={raw}"])
-    assert isinstance(job, TrainJob)
-    raised = replace(job.train, update_tokens=UPDATE_TOKENS, precision=Precision(precision), threads=int(threads))
-    model = replace(job.model, dropout=SIZES[size].dropout)
-    job = replace(job, data=replace(job.data, prepared_dir=f"{work}/prepared"), model=model, train=raised)
-    log = RunLog(None, console=False)
-    runtime = start(job.train.device, job.train.precision, job.train.threads)
-    prepared = prepare(locate(job.data, log.info), job.data, job.tokenizer, job.seed, log.info)
-    run = start_run(Path(work), job, prepared, runtime, log, CheckpointStore(Path(work) / "none"), None, None)
-    epoch = prepared.epoch(0.0, job.seed, 1)
-    plan = epoch.plan(job.seed, 1, UPDATE_TOKENS)
-    try_largest_batch(run, epoch, plan)
-    updates = cycle(plan)
-    for _ in range(WARM_UP):
-        train_update(run, epoch, next(updates))
-    run.recent = Recent()
-    sentences, source_tokens, began = 0, 0, time.monotonic()
-    while (passed := time.monotonic() - began) < float(seconds):
-        update = next(updates)
-        train_update(run, epoch, update)
-        sentences += len(update)
-        source_tokens += int(epoch.source_lengths[update].sum())
-    tokens = run.recent.all_target_tokens
+    overrides = [f"model={size}", f"tokenizer.model={work}/spm.model", f"data.raw_dir={raw}"]
+    config: TrainConfig = compose(COMMANDS["train"], overrides)
+    raised = replace(config.train, update_tokens=UPDATE_TOKENS, precision=Precision(precision), threads=int(threads))
+    model = replace(config.model, dropout=SIZES[size].dropout)
+    config = replace(config, data=replace(config.data, prepared_dir=f"{work}/prepared"), model=model, train=raised)
+    runtime = start_runtime(config.train.device, config.train.precision, config.train.threads)
+    corpus = prepare(locate(config.data, silent), config.data, config.tokenizer, config.seed, silent)
+    learner, state = Learner.create(config, corpus.tokenizers, runtime, None), TrainerState()
+    epoch = corpus.epoch(1, config.seed, UPDATE_TOKENS, sampling=0.0)
+    try_batch(learner, epoch.largest(config.train.batch_tokens, 0, 1), config.optim.label_smoothing)
+    updates = (update for _ in count() for update in epoch.updates(0, config.train.batch_tokens, 0, 1))
+    sentences = source_tokens = 0
+    for update in updates:
+        lr = learning_rate(state.update + 1, config.optim, config.model.d_model, config.train.max_updates)
+        state.advance(train_step(learner, update, lr, config.optim), update.target_tokens, len(epoch), 0.0)
+        if state.update == WARM_UP:
+            state.metrics.clear()
+            began = time.monotonic()
+        if state.update > WARM_UP:
+            sentences += sum(len(batch.sentences) for batch in update.batches)
+            source_tokens += sum(batch.tokens - batch.target_tokens for batch in update.batches)
+            if (passed := time.monotonic() - began) > float(seconds):
+                break
+    tokens = state.metrics.all_target_tokens
     return {
         "target_tokens_per_second": tokens / passed,
         "sentences_per_second": sentences / passed,
         "gflops": training_flops(size, source_tokens, int(tokens)) / passed / 1e9,
-        "loss": run.recent.smoothed / tokens,
+        "loss": state.metrics.loss / tokens,
     }
+
+
+def silent(line: str) -> None:
+    """A log that goes nowhere."""
 
 
 def training_flops(size: str, source_tokens: int, target_tokens: int) -> float:
@@ -74,22 +78,20 @@ def training_flops(size: str, source_tokens: int, target_tokens: int) -> float:
 
 
 def decode(run: str, text: str, engine: str, threads: str, model: str) -> Numbers:
-    """The file's translation, everything loaded and warm."""
-    from mt.checkpoint import Checkpoint
-    from mt.config import DecodeConfig, Precision
-    from mt.decoding.exported import ExportedTranslator, find_export
+    """The file's translation, everything loaded and warm. `engine`: torch, or ctranslate2 with the run's export."""
+    from mt.config.schema import DecodeConfig, Precision
+    from mt.decoding.exported import ExportedTranslator
     from mt.decoding.translation import Engine
+    from mt.run_folder import find_checkpoint
 
-    checkpoint = Checkpoint.open(run)
     tool: Engine
     if engine == "torch":
         from mt.decoding.translator import Translator
 
-        tool = Translator.load(checkpoint.folder, DecodeConfig(), "cpu", Precision.fp32, int(threads))
+        tool = Translator.load(run, DecodeConfig(), "cpu", Precision.fp32, int(threads))
     else:
-        export = find_export(checkpoint)
-        assert export, f"{run} is not exported"
-        tool = ExportedTranslator.load(export, DecodeConfig(), int(threads))
+        name = f"{find_checkpoint(run).name}-ctranslate2-float32"
+        tool = ExportedTranslator.load(Path(run) / "exports" / name, DecodeConfig(), int(threads))
     lines = Path(text).read_text(encoding="utf-8").splitlines()
     tool.translate_nbest(lines[:32])
     began = time.monotonic()

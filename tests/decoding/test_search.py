@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from mt.decoding.search import Settings, search
+from mt.decoding.search import BeamSearchConfig, search
 
 BOS, EOS = 2, 3
 VOCABULARY = 5  # 0 pad, 1 unk, 2 bos, 3 eos, 4 a word: with 1 allowed, two words and the end
-SETTINGS = Settings(beam_size=1, length_penalty=0.0, bos=BOS, eos=EOS, forbidden=(0, BOS))
+CONFIG = BeamSearchConfig(beam_size=1, length_penalty=0.0, bos=BOS, eos=EOS, forbidden=(0, BOS))
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class TableModel:
         return sorted(found, reverse=True)
 
 
-def run(model, tables, limits, **settings):
-    return search(model.step, model.start(tables), torch.tensor(limits), replace(SETTINGS, **settings))
+def run(model, tables, limits, **options):
+    return search(model.step, model.start(tables), torch.tensor(limits), replace(CONFIG, **options))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
@@ -135,7 +135,7 @@ def test_the_length_penalty_favours_the_longer_of_the_textbook_pair():
 
     start = TableModel(0).start([0])
     best = [
-        search(step, start, torch.tensor([9]), replace(SETTINGS, beam_size=2, length_penalty=alpha))[0][0]
+        search(step, start, torch.tensor([9]), replace(CONFIG, beam_size=2, length_penalty=alpha))[0][0]
         for alpha in (0.0, 1.0)
     ]
     assert [hypothesis.tokens for hypothesis in best] == [first, second]
@@ -165,7 +165,7 @@ def test_scores_that_are_no_numbers_end_the_search():
         logits, state = model.step(tokens, state)
         return logits * math.nan, state
 
-    assert search(step, model.start([0, 1]), torch.tensor([4, 4]), replace(SETTINGS, beam_size=2)) == [[], []]
+    assert search(step, model.start([0, 1]), torch.tensor([4, 4]), replace(CONFIG, beam_size=2)) == [[], []]
 
 
 def test_half_precision_logits_are_summed_in_float32():
@@ -175,7 +175,7 @@ def test_half_precision_logits_are_summed_in_float32():
         logits, state = model.step(tokens, state)
         return logits.bfloat16(), state
 
-    found = search(step, model.start([0]), torch.tensor([60]), replace(SETTINGS, min_length=60))[0][0]
+    found = search(step, model.start([0]), torch.tensor([60]), replace(CONFIG, min_length=60))[0][0]
     total, prefix = 0.0, (BOS,)
     for token in found.tokens:
         total += float(model.logits(0, prefix).bfloat16().double().log_softmax(0)[token])

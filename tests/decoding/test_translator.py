@@ -1,17 +1,20 @@
 """Text in, text out: a line for a line, the same whatever stands beside it, scores that rescoring confirms."""
 
+import signal
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from tests_support import toy_pairs
 
-from mt.config import DecodeConfig, Positions
-from mt.data.collate import collate
-from mt.data.tokenizer import BOS, PAD, UNK
+from mt.config.schema import DecodeConfig, Positions
+from mt.data.batching import collate
 from mt.decoding.translator import Translator
 from mt.model.transformer import Transformer
 from mt.runtime.device import Runtime
+from mt.runtime.stop import Interrupted, StopRequest
+from mt.tokenizers.special_ids import BOS, PAD, UNK
 
 CPU = Runtime(torch.device("cpu"), torch.float32)
 LINES = [source for source, _ in toy_pairs(23, seed=5)]
@@ -45,12 +48,38 @@ def test_scores_equal_teacher_forced_rescoring(toy_model, toy_tokenizers, positi
         assert len({hypothesis.tokens for hypothesis in hypotheses}) == 4
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
         for hypothesis in hypotheses:
-            batch = collate([source], [torch.tensor(hypothesis.tokens[:-1], dtype=torch.long).numpy()])
+            batch = collate([source], [np.array(hypothesis.tokens[:-1], dtype=np.int64)], np.arange(1))
             logits = model.logits(model(batch.source, batch.target_in)).log_softmax(-1)
             total = float(logits[0].gather(1, batch.target_out[0, :, None]).sum())
             assert hypothesis.log_probability == pytest.approx(total, abs=1e-3)
             assert hypothesis.score == pytest.approx(total / len(hypothesis.tokens) ** 0.6, abs=1e-3)
             assert not {PAD, UNK, BOS} & set(hypothesis.tokens)
+
+
+@pytest.mark.parametrize("nbest", [1, 3])
+def test_lines_that_are_encoded_already_give_the_same(toy_model, toy_tokenizers, nbest):
+    tool = translator(toy_model, toy_tokenizers, beam_size=3, nbest=nbest)
+    lines = [LINES[0], "", *LINES[1:]]
+    assert tool.translate_ids(toy_tokenizers.source.encode(lines)) == tool.translate_nbest(lines)
+    assert tool.translate_ids([]) == tool.translate_nbest([]) == []
+
+
+def test_a_request_to_stop_interrupts_between_batches(toy_model, toy_tokenizers):
+    tool = translator(toy_model.train(), toy_tokenizers, beam_size=1, batch_tokens=1)  # a sentence a batch
+    ids, search, stop, searched = toy_tokenizers.source.encode(LINES), tool._search, StopRequest(), []
+
+    def stopped_in_the_third(sources):
+        searched.append(sources)
+        if len(searched) == 3:
+            stop.heard = signal.SIGTERM
+        return search(sources)
+
+    tool._search = stopped_in_the_third
+    assert len(tool.translate_ids(ids[:2], stop)) == len(searched) == 2
+    searched.clear()
+    with pytest.raises(Interrupted):
+        tool.translate_ids(ids, stop)
+    assert len(searched) == 3 and toy_model.training
 
 
 def test_blank_lines_stay_blank_and_lines_keep_their_places(toy_model, toy_tokenizers):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from mt.config import Activation, Init, ModelConfig, Norm, Positions, Tie
+from mt.config.schema import Activation, Init, ModelConfig, Norm, Positions, Tie
 from mt.model import attention
 from mt.model.transformer import Transformer, sinusoids
 

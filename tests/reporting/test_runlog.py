@@ -1,8 +1,9 @@
+"""The log of a run: every line once in each place, nothing lost and nothing twice after a kill."""
+
 import io
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,9 +13,8 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 from tensorboard.util import tensor_util
 
 from mt.errors import UserError
-from mt.reporting import environment as environment_module
-from mt.reporting.environment import environment
 from mt.reporting.runlog import RunLog
+from mt.run_folder import RunFolder
 
 
 class Terminal(io.StringIO):
@@ -38,7 +38,7 @@ def metrics(folder: Path) -> list[dict]:
 
 
 def test_lines_go_once_to_console_and_file(tmp_path: Path, capsys) -> None:
-    with RunLog(tmp_path / "run", tensorboard=False) as log:
+    with RunLog(RunFolder(tmp_path / "run")) as log:
         log.info("reading data\rdone")
         log.warning("2 pairs dropped\r\n  as empty: Ü \udc80")
         written = (tmp_path / "run/train.log").read_bytes()  # there before the file is closed
@@ -64,7 +64,7 @@ def test_without_a_folder_only_the_console_is_used(tmp_path: Path, monkeypatch, 
 
 
 def test_numbers_reach_json_and_tensorboard(tmp_path: Path) -> None:
-    with RunLog(tmp_path) as log:
+    with RunLog(RunFolder(tmp_path)) as log:
         log.scalars(10, {"loss": 2.5, "tokens": 7}, "train")
         log.scalars(20, {"loss": float("nan"), "gradient_norm": float("inf")}, "train")
         log.scalars(20, {"bleu": 31.5}, "validation")
@@ -105,7 +105,7 @@ def raw_events(folder: Path) -> list[tuple[int, float]]:
 
 
 def test_resuming_leaves_no_gap_and_no_double(tmp_path: Path) -> None:
-    killed = RunLog(tmp_path)
+    killed = RunLog(RunFolder(tmp_path))
     for update in range(1, 11):
         killed.scalars(update, {"loss": 100.0 + update}, "train")
     position = killed.position()
@@ -115,9 +115,9 @@ def test_resuming_leaves_no_gap_and_no_double(tmp_path: Path) -> None:
     killed._log.write("half a li")
     killed._metrics.write('{"update": 16, "ki')
     killed._log.flush(), killed._metrics.flush()
-    other = RunLog(tmp_path, position)  # a second one, killed before it saved anything
+    other = RunLog(RunFolder(tmp_path), position)  # a second one, killed before it saved anything
     other.scalars(11, {"loss": 300.0}, "train")
-    with RunLog(tmp_path, position) as log:
+    with RunLog(RunFolder(tmp_path), position) as log:
         for update in range(11, 21):
             log.scalars(update, {"loss": 200.0 + update}, "train")
         log.info("after")
@@ -137,7 +137,7 @@ def test_a_terminal_that_is_gone_costs_nothing(tmp_path: Path, monkeypatch) -> N
             raise BrokenPipeError
 
     monkeypatch.setattr(sys, "stderr", Gone())
-    with RunLog(tmp_path, tensorboard=False) as log:
+    with RunLog(RunFolder(tmp_path)) as log:
         log.info("written")
     assert "written" in (tmp_path / "train.log").read_text()
 
@@ -153,31 +153,32 @@ def test_a_terminal_that_hangs_up_under_the_bar_costs_nothing(tmp_path: Path, mo
 
     terminal = HungUp()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with RunLog(tmp_path, tensorboard=False) as log, log.progress(10) as bar:
-        bar.update(1)
+    with RunLog(RunFolder(tmp_path)) as log:
+        log.progress(10)
         terminal.gone = True
         log.info("written")
-        bar.update(5)
+        log.progress(50)
     assert "written" in (tmp_path / "train.log").read_text()
 
 
 def test_the_log_of_another_process_says_nothing(capsys, monkeypatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with RunLog(None, console=False) as log, log.progress(10) as bar:
+    with RunLog(None, console=False) as log:
+        log.progress(10)
         log.info("hello")
-        bar.update(5)
+        log.progress(50)
         assert log.position() == {}
     assert terminal.getvalue() == ""
 
 
-def test_going_on_without_a_position_keeps_everything(tmp_path: Path, capsys) -> None:
+def test_resuming_without_a_position_keeps_everything(tmp_path: Path, capsys) -> None:
     for update in (3, 2):
-        with RunLog(tmp_path, tensorboard=False) as log:
+        with RunLog(RunFolder(tmp_path)) as log:
             log.scalars(update, {"loss": 1.0}, "train")
     assert [line["update"] for line in metrics(tmp_path)] == [3, 2]
     (tmp_path / "config.yaml").touch()  # of a run that was killed before it saved anything
-    with RunLog(tmp_path, {}, tensorboard=False):
+    with RunLog(RunFolder(tmp_path), {}):
         assert not (tmp_path / "metrics.jsonl").read_text()
     assert capsys.readouterr().err == ""
 
@@ -192,7 +193,7 @@ def test_training_goes_on_without_tensorboard(how: str, tmp_path: Path, monkeypa
             raise OSError("No space left on device")
 
         monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter.add_scalar", fail)
-    with RunLog(tmp_path) as log:
+    with RunLog(RunFolder(tmp_path)) as log:
         log.scalars(1, {"loss": 1.0}, "train")
         log.scalars(2, {"loss": 0.5}, "train")
     assert capsys.readouterr().err.count("warning: no TensorBoard") == 1
@@ -202,15 +203,15 @@ def test_training_goes_on_without_tensorboard(how: str, tmp_path: Path, monkeypa
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"file/run: .*run\.root"):
-        RunLog(tmp_path / "file/run")
+        RunLog(RunFolder(tmp_path / "file/run"))
 
 
 def test_no_bar_in_a_file(tmp_path: Path, capsys) -> None:
-    with RunLog(tmp_path, tensorboard=False) as log:
-        bar = log.progress(100, start=20)
-        bar.update(30, "loss 1.0")
+    with RunLog(RunFolder(tmp_path)) as log:
+        log.progress(20)
+        log.progress(30, "loss 1.0")
         log.info("update 30")
-        bar.close()
+        log.end_progress()
     assert capsys.readouterr().err == "update 30\n"
     assert b"\r" not in (tmp_path / "train.log").read_bytes()
 
@@ -218,15 +219,16 @@ def test_no_bar_in_a_file(tmp_path: Path, capsys) -> None:
 def test_one_bar_on_a_terminal(tmp_path: Path, monkeypatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with RunLog(tmp_path, tensorboard=False) as log, log.progress(100, start=20) as bar:
-        bar.update(30, "loss 1.0")
+    with RunLog(RunFolder(tmp_path)) as log:
+        log.progress(20)
+        log.progress(30, "loss 1.0")
         log.info("a line of text")
-        bar.update(60.4, "loss 0.5")
-        bar.close()
-        bar.close()
+        log.progress(60.4, "loss 0.5")
+        log.end_progress()
+        log.end_progress()
         log.info("the last line")
     shown = terminal.getvalue()
-    assert "20/100" in shown and "60/100" in shown and "loss 0.5" in shown
+    assert "20/100%" in shown and "60/100%" in shown and "loss 0.5" in shown
     assert re.search(r"\r *\ra line of text\n", shown)  # the bar was wiped first, and is drawn again behind it
     assert shown.endswith("\nthe last line\n")
     logged = (tmp_path / "train.log").read_text().split("\n")
@@ -237,10 +239,11 @@ def test_a_bar_on_a_real_terminal_of_unknown_size(monkeypatch) -> None:
     reader, writer = os.openpty()  # as containers make them, with 0 columns and 0 rows
     with open(writer, "w", encoding="utf-8") as terminal, RunLog(None) as log:
         monkeypatch.setattr(sys, "stderr", terminal)
-        log.progress(100, start=20).close()
+        log.progress(20)
+        log.end_progress()
     shown = os.read(reader, 10_000)
     os.close(reader)
-    assert b"20/100" in shown
+    assert b"20/100%" in shown
 
 
 def test_leaving_with_an_error_ends_the_bar(monkeypatch) -> None:
@@ -250,35 +253,3 @@ def test_leaving_with_an_error_ends_the_bar(monkeypatch) -> None:
     log.progress(10)
     log.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert terminal.getvalue().endswith("\n")
-
-
-def test_environment_is_plain_and_survives_a_missing_git(monkeypatch) -> None:
-    found = environment()
-    assert json.loads(json.dumps(found)) == found
-    versions = found["versions"]
-    assert versions["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert set(versions) == {"python", "mt", "torch", "numpy", "sentencepiece", "sacrebleu", "hydra-core"}
-    assert versions["torch"] != "unknown" and found["cores"] >= 1 and found["cpu"]
-    monkeypatch.setenv("PATH", "/nonexistent")
-    assert environment()["git_commit"] is None
-    assert environment_module._version("no-such-package-of-ours") == "unknown"
-
-
-def test_git_commit_is_that_of_the_checkout_only(tmp_path: Path, monkeypatch) -> None:
-    def git(*arguments: str) -> str:
-        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    git("init", "-q")
-    assert environment_module._git_commit(tmp_path) is None  # no commit yet
-    (tmp_path / "file").write_text("one")
-    git("add", "file")
-    git("commit", "-q", "-m", "first")
-    monkeypatch.setenv("GIT_DIR", "/nonexistent")  # as inside another repository's hook
-    head = (tmp_path / ".git/refs/heads").joinpath(*(p.name for p in (tmp_path / ".git/refs/heads").iterdir()))
-    commit = head.read_text().strip()
-    assert environment_module._git_commit(tmp_path) == commit
-    (tmp_path / "file").write_text("two")
-    assert environment_module._git_commit(tmp_path) == commit + "-dirty"
-    (tmp_path / "venv").mkdir()
-    assert environment_module._git_commit(tmp_path / "venv") is None

@@ -1,15 +1,13 @@
+"""The device, the dtype and the threads of a process, and memory that runs out."""
+
 import os
-import signal
 
 import pytest
 import torch
 
-from mt.config import Device, Precision
+from mt.config.schema import Device, Precision
 from mt.errors import UserError
-from mt.runtime import distributed
-from mt.runtime.device import choose_device, choose_products, explained_memory, start
-from mt.runtime.signals import STOP_SIGNALS
-from mt.runtime.stop import StopRequest
+from mt.runtime.device import choose_device, choose_dtype, explain_out_of_memory, peak_memory, start_runtime
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 
@@ -25,77 +23,38 @@ def test_precision_follows_the_hardware(monkeypatch):
     for fast, expected in ((True, torch.bfloat16), (False, torch.float32)):
         monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda fast=fast: fast)
         monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-        assert choose_products(Precision.auto, CPU) == expected
+        assert choose_dtype(Precision.auto, CPU) == expected
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, fast=fast: (8, 0) if fast else (7, 5))
-        assert choose_products(Precision.auto, CUDA) == expected
-    assert choose_products(Precision.bf16, CPU) == torch.bfloat16
-    assert choose_products(Precision.fp16, CUDA) == torch.float16
+        assert choose_dtype(Precision.auto, CUDA) == expected
+    assert choose_dtype(Precision.bf16, CPU) == torch.bfloat16
+    assert choose_dtype(Precision.fp16, CUDA) == torch.float16
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
-    assert choose_products(Precision.tf32, CUDA) == torch.float32
+    assert choose_dtype(Precision.tf32, CUDA) == torch.float32
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     with pytest.raises(UserError, match=r"compute capability 8\.0"):
-        choose_products(Precision.tf32, CUDA)
+        choose_dtype(Precision.tf32, CUDA)
     for precision in (Precision.fp16, Precision.tf32):
         with pytest.raises(UserError, match="needs a GPU"):
-            choose_products(precision, CPU)
+            choose_dtype(precision, CPU)
 
 
-def test_threads_and_products_are_as_asked():
+def test_threads_and_dtype_are_as_asked():
     before = torch.get_num_threads()
     try:
-        runtime = start(Device.cpu, Precision.bf16, 1)
+        runtime = start_runtime(Device.cpu, Precision.bf16, 1)
         assert torch.get_num_threads() == 1
         with runtime.autocast():
             product = torch.ones(3, 3) @ torch.ones(3, 3)
         assert product.dtype == torch.bfloat16
-        assert "bfloat16" in runtime.describe()
-        start(Device.cpu, Precision.fp32, 0)
+        assert runtime.describe() == "cpu, 1 threads, bfloat16"
+        exact = start_runtime(Device.cpu, Precision.fp32, 0)
         assert torch.get_num_threads() == len(os.sched_getaffinity(0))
+        for in_float32 in (exact, runtime.in_float32()):
+            with in_float32.autocast():
+                product = torch.ones(3, 3) @ torch.ones(3, 3)
+            assert product.dtype == torch.float32
     finally:
         torch.set_num_threads(before)
-
-
-def test_a_compiled_model_keeps_its_parameters_and_is_compiled_for_any_length(monkeypatch):
-    model, asked = torch.nn.Linear(2, 3), []
-    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **options: asked.append((self, options)))
-    assert distributed.replicate(model, CPU, compiled=True) is model
-    assert asked == [(model, {"dynamic": True})]
-
-
-def test_one_process_is_the_first_of_one():
-    assert (distributed.rank(), distributed.world_size()) == (0, 1)
-
-
-def test_signals_ask_and_a_third_ctrl_c_interrupts():
-    handlers = [signal.getsignal(number) for number in STOP_SIGNALS]
-    for number in STOP_SIGNALS:
-        with StopRequest() as stop:
-            assert not stop.wanted()
-            os.kill(os.getpid(), number)
-            assert stop.wanted() and stop.number is None  # until all processes agree
-            assert stop.agree(2.5) == 2.5
-            assert stop.number == number
-
-    def interrupt(times):
-        with StopRequest():
-            for _ in range(times):
-                os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupt(3)
-    with pytest.raises(KeyboardInterrupt):
-        interrupt(1)  # nobody agrees on it any more: it does what it does elsewhere
-    assert handlers == [signal.getsignal(number) for number in STOP_SIGNALS]
-
-
-def test_a_hangup_that_is_ignored_stays_so():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with StopRequest() as stop:
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert not stop.wanted()
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def test_memory_that_runs_out_names_the_setting():
@@ -106,10 +65,17 @@ def test_memory_that_runs_out_names_the_setting():
     ):
         with (
             pytest.raises(UserError, match=r"out of memory with train\.batch_tokens=9: lower it"),
-            explained_memory("train.batch_tokens", 9),
+            explain_out_of_memory("train.batch_tokens", 9),
         ):
             raise error
-    with pytest.raises(RuntimeError, match="shapes"), explained_memory("train.batch_tokens", 9):
+    with pytest.raises(RuntimeError, match="shapes"), explain_out_of_memory("train.batch_tokens", 9):
         raise RuntimeError("shapes differ")
-    with pytest.raises(UserError, match="out of memory"), explained_memory("train.batch_tokens", 9):
+    with pytest.raises(UserError, match="out of memory"), explain_out_of_memory("train.batch_tokens", 9):
         torch.empty(2**50)  # what torch itself raises
+
+
+def test_the_peak_of_memory_is_in_gib():
+    before = peak_memory(CPU)
+    filled = torch.ones(300 * 2**20, dtype=torch.uint8)
+    assert 0.005 < before <= peak_memory(CPU) < 1000
+    assert peak_memory(CPU) > filled.numel() / 2**30

@@ -5,7 +5,7 @@ import signal
 import pytest
 import torch
 
-from mt.config import Device
+from mt.config.schema import Device
 from mt.errors import UserError
 from mt.runtime.launcher import _exit_code, processes_to_start
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mt.config import OptimConfig, Optimizer, Schedule
+from mt.config.schema import OptimConfig, Optimizer, Schedule
 from mt.training.schedule import learning_rate, make_optimizer
 
 

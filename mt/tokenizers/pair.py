@@ -1,0 +1,53 @@
+"""The tokenizers of both languages, and the files that they are kept in."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from mt.config.schema import TokenizerKind
+from mt.errors import UserError, explain_os_errors
+from mt.tokenizers.sentencepiece import SentencePieceTokenizer
+from mt.tokenizers.tokenizer import Tokenizer
+
+META = "tokenizer.json"
+SIDES = ("source", "target")
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """Both sides' tokenizers. `joint`: one vocabulary (with SentencePiece, one object)."""
+
+    source: Tokenizer
+    target: Tokenizer
+    joint: bool
+    source_language: str = ""
+    target_language: str = ""
+
+    def save(self, folder: Path) -> None:
+        """Write all files of both tokenizers into an existing folder; `load` needs nothing else."""
+        languages = {"source": self.source_language, "target": self.target_language}
+        meta = {"kind": self.source.kind.value, "joint": self.joint, **languages}
+        for side in ("",) if self.joint else SIDES:
+            getattr(self, side or "source").save(folder, side)
+        (folder / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> "Tokenizers":
+        """Read the files that `save` wrote. Raises UserError if one is missing or is something else."""
+        path = folder / META
+        with explain_os_errors(f"cannot read {path}"):
+            content = path.read_bytes()
+        try:
+            meta = json.loads(content)
+            kind, joint = TokenizerKind(meta["kind"]), bool(meta["joint"])
+            languages = str(meta["source"]), str(meta["target"])
+        except (KeyError, TypeError, ValueError):
+            raise UserError(f"{path} is not a tokenizer description of mt") from None
+        sides = ("", "") if joint else SIDES
+        if kind is TokenizerKind.word:
+            from mt.tokenizers.words import WordTokenizer
+
+            words = [WordTokenizer.load(folder, *each) for each in zip(sides, languages, strict=True)]
+            return cls(words[0], words[1], joint, *languages)
+        source = SentencePieceTokenizer.load(folder, sides[0])
+        return cls(source, source if joint else SentencePieceTokenizer.load(folder, sides[1]), joint, *languages)

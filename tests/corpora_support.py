@@ -1,0 +1,28 @@
+"""Small things that tests of corpora share."""
+
+from pathlib import Path
+
+from mt.corpora.formats import Bitext
+from mt.corpora.sources import Sources
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def paired(folder: Path, source: bytes, target: bytes) -> list[Bitext]:
+    return [Bitext(write(folder / "a.en", source), write(folder / "a.de", target), ("en", "de"))]
+
+
+def quiet(line: str) -> None:
+    """A report that goes nowhere."""
+
+
+def all_parts(found: Sources) -> tuple[list[Bitext], list[Bitext], dict[str, list[Bitext]]]:
+    """Every split; test files are looked for only now."""
+    return found.train, found.dev, found.tests
+
+
+def part_names(split: list[Bitext]) -> list[str]:
+    return [path.name for part in split for path in (part.source_path, part.target_path) if path]
