@@ -9,15 +9,15 @@ import gc
 import io
 import os
 import sys
+import textwrap
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
 from mt.commands import COMMANDS
-from mt.commands.help import help_text, overview
-from mt.config.overrides import Command, nearest
+from mt.config.overrides import Command, allowed, default_text, nearest, options
 from mt.errors import UserError
 from mt.runtime.signals import end_with_parent, launcher_has_ended
 
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
 def _parse(arguments: list[str]) -> Callable[[], int]:
     """What a command line asks for, as a function that does it. Raises UserError for a mistake in its form."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        return partial(_print, overview(COMMANDS) + "\n")
+        return partial(_print, overview() + "\n")
     if arguments[0] in ("-V", "--version"):
         return partial(_print, _version() + "\n")
     name, *rest = arguments
@@ -87,6 +87,58 @@ def _flags(command: Command, arguments: list[str]) -> tuple[list[str], set[str]]
     if {"--cfg", "--multirun"} <= flags:
         raise UserError("--cfg job shows one configuration: leave out -m")
     return overrides, flags
+
+
+def overview() -> str:
+    """What `mt --help` shows."""
+    return "\n".join(
+        [
+            "mt trains encoder-decoder translation models from two files of text.",
+            "",
+            "usage: mt COMMAND [KEY=VALUE ...]",
+            "",
+            "commands:",
+            *(f"  {command.name:<11}{command.help}" for command in COMMANDS.values()),
+            "",
+            "first steps:",
+            *_examples((COMMANDS["train"].examples[0], COMMANDS["translate"].examples[0])),
+            "",
+            "`mt COMMAND --help` shows examples and every key; `mt --version` the version.",
+        ]
+    )
+
+
+def help_text(command: Command) -> str:
+    """What `mt COMMAND --help` shows: examples, groups and every key."""
+    several = " [-m]" if command.sweep else ""
+    lines = [f"mt {command.name}: {command.help}", ""]
+    lines += [f"usage: mt {command.name} [KEY=VALUE ...] [--cfg job]{several}", ""]
+    lines += ["examples:", *_examples(command.examples), ""]
+    if command.groups:
+        lines += ["groups, each a set of values under one name:"]
+        for group in command.groups:
+            lines += [f"  {group}=", *(f"    {name:<16}{text}" for name, text in options(group).items())]
+        lines += [""]
+    lines += ["keys, with their default, meaning and allowed values:"]
+    section = ""
+    for name, item in command.keys.items():
+        if name.partition(".")[0] != section and "." in name:
+            section = name.partition(".")[0]
+            lines += [""]
+        lines += [f"  {name}={default_text(item)}"]
+        text = f"{item.metadata['help']} ({allowed(item)})"
+        lines += textwrap.wrap(text, 96, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    if "experiment" in command.groups:
+        lines += ["", "An experiment (experiment=) changes some of the defaults: --cfg job shows the result."]
+    lines += [
+        "",
+        "Values with blanks, commas or brackets need quotes from the shell: 'data.train=[a b.en,a b.de]'.",
+    ]
+    return "\n".join(lines)
+
+
+def _examples(examples: Iterable[tuple[str, str]]) -> list[str]:
+    return [line for purpose, example in examples for line in (f"  # {purpose}", f"  {example}")]
 
 
 def _print(text: str) -> int:

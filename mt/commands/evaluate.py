@@ -1,12 +1,12 @@
 """`mt evaluate`: score a run or a checkpoint on its own test sets or on other text."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mt.config.compose import compose
 from mt.config.overrides import Command, Inherited
-from mt.config.schema import DecodeConfig, Device, Precision, key
+from mt.config.schema import DecodeConfig, DecodingConfig, Precision, key
 from mt.corpora.formats import uncompressed_suffix
 from mt.errors import UserError
 from mt.run_folder import RunFolder, find_checkpoint, run_of
@@ -16,29 +16,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class EvaluateConfig:
-    checkpoint: str = key("", "a run folder (its average, else its best checkpoint) or a checkpoint folder")
+class EvaluateConfig(DecodingConfig):
     input: str | None = key(None, "source text (default: the run's own test sets)")
     reference: str | None = key(None, "reference translation of input")
     output: str | None = key(None, "folder for scores and hypotheses (default: the run folder)")
     all_checkpoints: bool = key(False, "score every checkpoint of the run")
-    device: Device = key(Device.auto, "auto picks a GPU if there is one")
-    devices: str = key("1", "processes on this machine, each with its own GPU if there are GPUs: a number, or auto")
-    precision: Precision = key(Precision.fp32, "number format of matrix multiplications")
-    threads: int = key(0, "CPU threads of each process; 0 divides all cores among the processes", low=0)
-    decode: DecodeConfig = field(default_factory=DecodeConfig)
 
 
 def run(overrides: list[str]) -> int:
     """Evaluate, in as many processes as the overrides ask for."""
-    from mt.runtime.launcher import processes_to_start, run_processes
+    from mt.runtime.launcher import run_in_processes
 
     config: EvaluateConfig = compose(COMMAND, overrides)
-    processes = processes_to_start(config.devices, config.device)
-    if processes > 1:
-        return run_processes([COMMAND.name, *overrides], processes)
-    evaluate(config)
-    return 0
+    code = run_in_processes([COMMAND.name, *overrides], config.devices, config.device)
+    if code is None:
+        evaluate(config)
+    return code or 0
 
 
 def evaluate(config: EvaluateConfig) -> None:

@@ -18,16 +18,15 @@ def run(overrides: list[str], varied: Set[str] = frozenset()) -> int:
 
     If they choose no corpus and Multi30k is neither here nor reachable, train on the captions instead, and say so.
     """
-    from mt.runtime.launcher import processes_to_start, run_processes
+    from mt.runtime.launcher import run_in_processes
     from mt.training.run import train
 
-    config = compose(COMMAND, overrides, varied)
-    processes = processes_to_start(config.train.devices, config.train.device)
+    config: TrainConfig = compose(COMMAND, overrides, varied)
+    arguments = [COMMAND.name, *overrides, f"run.name='{config.run.name}'"]
     reason = ""
     try:
-        if processes > 1:
-            code = run_processes([COMMAND.name, *overrides, f"run.name='{config.run.name}'"], processes)
-        else:
+        code = run_in_processes(arguments, config.train.devices, config.train.device)
+        if code is None:
             code = train(config)
     except DataUnavailable as error:
         if not _may_fall_back(overrides, config):

@@ -4,47 +4,43 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from mt.config.compose import compose
 from mt.config.overrides import Command, Inherited
-from mt.config.schema import DecodeConfig, Device, Precision, key
+from mt.config.schema import DecodingConfig, Device, Precision, key
 from mt.errors import UserError
 from mt.run_folder import find_checkpoint
 
 if TYPE_CHECKING:
-    from mt.decoding.translation import Engine, Translation
+    from mt.decoding.exported import ExportedTranslator
+    from mt.decoding.translation import Translation
+    from mt.decoding.translator import Translator
 
 READ_LINES = 4096  # lines of a file that are translated together
 
 
 @dataclass(frozen=True)
-class TranslateConfig:
-    checkpoint: str = key("", "a run folder (its average, else its best checkpoint), a checkpoint folder or an export")
+class TranslateConfig(DecodingConfig):
     input: str | None = key(None, "source text, a line a sentence (default: standard input)")
     output: str | None = key(None, "file for the translations (default: standard output)")
-    device: Device = key(Device.auto, "auto picks a GPU if there is one")
-    devices: str = key("1", "processes on this machine, each with its own GPU if there are GPUs: a number, or auto")
-    precision: Precision = key(Precision.fp32, "number format of matrix multiplications")
-    threads: int = key(0, "CPU threads of each process; 0 divides all cores among the processes", low=0)
-    decode: DecodeConfig = field(default_factory=DecodeConfig)
 
 
 def run(overrides: list[str]) -> int:
-    """Translate, in as many processes as the overrides ask for."""
+    """Translate, in as many processes as the overrides ask for; an export is translated with in this process."""
     from mt.decoding.exported import is_export
-    from mt.runtime.launcher import processes_to_start, run_processes
+    from mt.runtime.launcher import run_in_processes
 
     config: TranslateConfig = compose(COMMAND, overrides)
+    code = None
     if not is_export(find_checkpoint(config.checkpoint, exports=True)):
-        processes = processes_to_start(config.devices, config.device)
-        if processes > 1:
-            return run_processes([COMMAND.name, *overrides], processes)
-    translate(config)
-    return 0
+        code = run_in_processes([COMMAND.name, *overrides], config.devices, config.device)
+    if code is None:
+        translate(config)
+    return code or 0
 
 
 def translate(config: TranslateConfig) -> None:
@@ -83,7 +79,9 @@ def translate(config: TranslateConfig) -> None:
 
 
 def _translate_lines(
-    config: TranslateConfig, engine: "Engine", shared: Callable[[Callable[[], list[str]]], list[str]]
+    config: TranslateConfig,
+    engine: "Translator | ExportedTranslator",
+    shared: Callable[[Callable[[], list[str]]], list[str]],
 ) -> None:
     """Translate the input. `shared` calls a function that reads, and hands its result to all processes."""
     input, output = config.input, config.output

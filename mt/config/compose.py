@@ -17,7 +17,7 @@ from mt.config.overrides import LANGUAGES, Command, config_folder, parse_overrid
 from mt.config.rules import HARMLESS, validate
 from mt.config.schema import Corpus, TrainConfig, walk
 from mt.config.stored import read_config
-from mt.errors import UserError
+from mt.errors import UserError, first_line
 from mt.run_folder import CONFIG, RunFolder, find_checkpoint
 
 DEFAULT_EXPERIMENT = "multi30k"
@@ -30,49 +30,36 @@ def compose(command: Command, overrides: list[str], varied: Set[str] = frozenset
 
     The keys that a sweep has `varied` are always part of the run's name.
     """
-    given = [parse_override(command, override) for override in overrides]
-    names = {item.key for item in given}
-    choices = {item.key: item.value for item in given if item.key in command.groups}
-    experiment = choices.get("experiment", choices.get("data", DEFAULT_EXPERIMENT))
-    lines = [f"experiment={experiment}"] if "experiment" in command.groups else []
-    choices.pop("experiment", None)
-    lines += [f"{group}={option}" for group, option in choices.items()]
-    # An experiment sets keys, which would count more than the groups: so these are repeated as keys
-    for group, option in choices.items():
-        lines += _group_as_keys(group, option)
-    lines += [f"{item.key}={item.text}" for item in given if not item.literal and item.key not in command.groups]
-    composed = _from_hydra(command, tuple(lines))
-    config = command.config(**{item.name: getattr(composed, item.name) for item in fields(command.config)})
-    for item in given:
-        if item.literal:
-            config = _with(config, item.key, item.value)
+    given = dict(parse_override(command, override) for override in overrides)
+    groups = {key: given[key] for key in given if key in command.groups}
+    experiment = groups.pop("experiment", groups.get("data", DEFAULT_EXPERIMENT))
+    config = _from_hydra(command, experiment, tuple(groups.items()))
+    for key in given.keys() - set(command.groups):
+        config = _with(config, key, given[key])
     config = _with_absolute_files(config)
     if isinstance(config, TrainConfig):
-        values = {item.key: item.value for item in given}
-        config = _with(config, "run.name", _run_name(config, experiment, values, command.groups, varied))
-    for name, value in _inherited(command, config, names).items():
+        config = _with(config, "run.name", _run_name(config, experiment, given, command.groups, varied))
+    for name, value in _inherited(command, config, given.keys()).items():
         config = _with(config, name, value)
-    validate(config, names)
+    validate(config, given.keys())
     return config
 
 
 def _inherited(command: Command, config: Any, names: Set[str]) -> dict[str, Any]:
-    """The settings of the checkpoint that the command line names, but those that the command line itself decides."""
+    """The settings of the checkpoint that the command line names, except those that the command line itself sets."""
     rule = command.inherited
     path = _get(config, rule.key) if rule else None
     if rule is None or not path:
         return {}
-    begun = None
+    stored = None
     if isinstance(config, TrainConfig):
         for key in sorted(names):
             if key.partition(".")[0] == "tokenizer" and key != "tokenizer.sampling":
                 raise UserError(f"{rule.key} brings its own tokenizers: leave out {key}")
-        begun = RunFolder(config.run.folder)
-    if begun and begun.index.exists() and begun.config.exists():
-        # The run has taken these settings over, and the checkpoint that it started from may be gone
-        stored = read_config(begun.config)
-    else:
-        stored = read_config(find_checkpoint(path, rule.key, exports=True) / CONFIG)
+        run = RunFolder(config.run.folder)
+        if run.index.exists() and run.config.exists():
+            stored = read_config(run.config)  # it has inherited them, and the checkpoint itself may be gone
+    stored = stored or read_config(find_checkpoint(path, rule.key, exports=True) / CONFIG)
     return {
         name: value
         for name, _, value in walk(stored)
@@ -97,7 +84,8 @@ def _register(command: Command) -> None:
 
 
 @functools.lru_cache(maxsize=256)  # it takes a quarter of a second, and a sweep composes every configuration twice
-def _from_hydra(command: Command, lines: tuple[str, ...]) -> Any:
+def _from_hydra(command: Command, experiment: str, groups: tuple[tuple[str, str], ...]) -> Any:
+    """The configuration of an experiment, if the command has any, and the options chosen for groups."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.errors import HydraException
@@ -105,28 +93,22 @@ def _from_hydra(command: Command, lines: tuple[str, ...]) -> Any:
     from omegaconf.errors import OmegaConfBaseException
 
     _register(command)
-    name = command.name if (config_folder() / f"{command.name}.yaml").is_file() else f"{command.name}_config"
+    folder = config_folder()
+    name = command.name if (folder / f"{command.name}.yaml").is_file() else f"{command.name}_config"
+    lines = [f"experiment={experiment}"] if "experiment" in command.groups else []
     try:
-        with initialize_config_dir(str(config_folder()), version_base="1.3"):
-            return OmegaConf.to_object(hydra_compose(name, list(lines)))
+        with initialize_config_dir(str(folder), version_base="1.3"):
+            config = hydra_compose(name, lines + [f"{group}={option}" for group, option in groups])
+        for group, option in groups:  # once more, because Hydra merges the experiment last
+            path = folder / group / f"{option}.yaml"
+            values = OmegaConf.load(path)
+            everywhere = "@package _global_" in path.read_text(encoding="utf-8")
+            config.merge_with(values if everywhere else {group: values})
+        composed = OmegaConf.to_object(config)
     except (HydraException, OmegaConfBaseException) as error:
-        where = f"{getattr(error, 'full_key', None) or 'a value'}: "
-        raise UserError(f"{config_folder()}: {where}{str(error).splitlines()[0]}") from error
-
-
-def _group_as_keys(group: str, option: str) -> list[str]:
-    """Overrides that repeat the values in a group's file."""
-    from omegaconf import OmegaConf
-
-    path = config_folder() / group / f"{option}.yaml"
-    prefix = "" if "@package _global_" in path.read_text(encoding="utf-8") else f"{group}."
-
-    def lines(values: Any, prefix: str) -> list[str]:
-        if isinstance(values, dict):
-            return [line for name, value in values.items() for line in lines(value, f"{prefix}.{name}")]
-        return [f"{prefix[1:]}={'null' if values is None else values}"]
-
-    return [f"{prefix}{line}" for line in lines(OmegaConf.to_container(OmegaConf.load(path)), "")]
+        where = getattr(error, "full_key", None) or "a value"
+        raise UserError(f"{folder}: {where}: {first_line(error)}") from error
+    return command.config(**{item.name: getattr(composed, item.name) for item in fields(command.config)})
 
 
 def _with(section: Any, name: str, value: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Commands, what may stand after them, and one clear line for everything that is wrong with it.
+"""Commands, the overrides that they take, and one clear line for every mistake in an override.
 
-Form, key, choice and type are checked here before Hydra composes, so that each message names the key, the value, what
-is allowed and the most similar name.
+Form, key, choice and type are checked before Hydra composes, so that each message names the key, the value, what is
+allowed and the most similar name.
 """
 
 import difflib
@@ -26,11 +26,11 @@ LANGUAGES = ("data.source", "data.target")
 
 @dataclass(frozen=True)
 class Inherited:
-    """The settings that a command takes from the checkpoint that one of its keys names."""
+    """The settings that a command inherits from the checkpoint that one of its keys names."""
 
     key: str
     sections: tuple[str, ...]
-    but: tuple[str, ...] = ()  # keys of these sections that are not taken
+    but: tuple[str, ...] = ()  # keys of these sections that are not inherited
 
 
 @dataclass(frozen=True)
@@ -44,37 +44,25 @@ class Command:
     examples: tuple[tuple[str, str], ...]  # (purpose, command line)
     groups: tuple[str, ...] = ()  # of configs/, which the command line may choose from
     inherited: Inherited | None = None
-    sweep: Callable[[list[str]], int] | None = None  # overrides with several values a key to exit code
+    sweep: Callable[[list[str]], int] | None = None  # the same for overrides with several values
 
     @cached_property
     def keys(self) -> dict[str, Field[Any]]:
-        """All keys by dotted name, in the order of the dataclasses."""
-        return {name: item for name, item, _ in walk(self.config())}
+        """All keys by dotted name: those without a section, then the others in the order of the dataclasses."""
+        return {name: item for name, item, _ in sorted(walk(self.config()), key=lambda each: "." in each[0])}
 
 
-@dataclass(frozen=True)
-class Override:
-    """One `key=value` of the command line. Hydra never sees a literal one, which may hold any character."""
-
-    key: str
-    text: str
-    value: Any
-    literal: bool
-
-
-def parse_override(command: Command, override: str) -> Override:
-    """An override with its value checked. Raises UserError for every mistake in it."""
+def parse_override(command: Command, override: str) -> tuple[str, Any]:
+    """The key, or group, of an override, and its value in the key's type. Raises UserError for every mistake in it."""
     key, text = _split(command, override)
     if key in command.groups:
-        return Override(key, text, _choice(key, text), literal=False)
-    item = command.keys[key]
-    if _is_literal(command, key):
-        return Override(key, text, _literal(key, item, text), literal=True)
-    return Override(key, text, _parsed(key, item, text), literal=False)
+        return key, _choice(key, text)
+    read = _literal if _is_literal(command, key) else _parsed
+    return key, read(key, command.keys[key], text)
 
 
 def expand_sweep(command: Command, overrides: list[str]) -> tuple[list[list[str]], frozenset[str]]:
-    """The command lines of a sweep (all combinations, the last key fastest) and the keys that vary."""
+    """The command lines of a sweep (all combinations, the last key varies fastest), and the keys that vary."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -110,8 +98,7 @@ def allowed(item: Field[Any]) -> str:
 
 def default_text(item: Field[Any]) -> str:
     """The default of a key as one would type it."""
-    factory = item.default_factory
-    value = item.default if factory is MISSING else factory()
+    value = item.default if item.default_factory is MISSING else item.default_factory()
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, float):
@@ -120,7 +107,7 @@ def default_text(item: Field[Any]) -> str:
 
 
 def options(group: str) -> dict[str, str]:
-    """The choices of a group, each with the comment that says what it is for."""
+    """The options of a group, each with the comment that describes it."""
     found = {}
     for path in sorted((config_folder() / group).glob("*.yaml")):
         comments = [line[2:] for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# ")]
@@ -139,7 +126,7 @@ def config_folder() -> Path:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """`; did you mean …?` with the most similar name, or nothing. `lr` is similar to `optim.peak_lr`."""
+    """`; did you mean NAME?` with the most similar name, or nothing. `lr` is similar to `optim.peak_lr`."""
     known = list(names)
     last = name.rpartition(".")[2]
     ends = {full.rpartition(".")[2]: full for full in known}
@@ -180,7 +167,7 @@ def _choice(group: str, text: str) -> str:
 
 
 def _parsed(key: str, item: Field[Any], text: str) -> Any:
-    """The value of a number, truth value, choice or language code, read by Hydra's grammar."""
+    """A number, truth value, choice or language code, read by Hydra's grammar."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -198,13 +185,13 @@ def _parsed(key: str, item: Field[Any], text: str) -> Any:
     if issubclass(kind, Enum):
         names = [member.name for member in kind]
         if value in names:
-            return value
+            return kind[value]
         raise UserError(f"{key}={text} must be {allowed(item)}{nearest(str(value), names)}")
     # A whole number is also a number, but True is not
     fits = isinstance(value, int | float if kind is float else kind) and isinstance(value, bool) == (kind is bool)
     if not fits or value == "":
         raise UserError(f"{key}={text} must be {allowed(item)}")
-    return value
+    return kind(value)
 
 
 def _kind(item: Field[Any]) -> tuple[Any, bool]:

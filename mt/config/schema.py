@@ -178,6 +178,18 @@ class DecodeConfig:
 
 
 @dataclass(frozen=True)
+class DecodingConfig:
+    """The keys that all commands have that decode with a checkpoint."""
+
+    checkpoint: str = key("", "a run folder (its average, else its best checkpoint) or a checkpoint folder")
+    device: Device = key(Device.auto, "auto picks a GPU if there is one")
+    devices: str = key("1", "processes on this machine, each with its own GPU if there are GPUs: a number, or auto")
+    precision: Precision = key(Precision.fp32, "number format of matrix multiplications")
+    threads: int = key(0, "CPU threads of each process; 0 divides all cores among the processes", low=0)
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+
+
+@dataclass(frozen=True)
 class TrainConfig:
     """Everything about a training: what `mt train` is given, and what a checkpoint stores."""
 

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 import numpy as np
@@ -131,9 +130,7 @@ class IdsWriter:
     def __enter__(self) -> "IdsWriter":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         lengths = np.concatenate([np.zeros(1, dtype=np.int64), *self._lengths])
         offsets = np.cumsum(lengths)
         with self._stream:

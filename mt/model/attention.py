@@ -52,14 +52,6 @@ class Attention(nn.Module):
         attended = _attend(self._split(self.query(queries)), memory, mask, causal)
         return self.output(attended.transpose(1, 2).flatten(2))
 
-    def weights(self, queries: Tensor, memory: KeyValues, mask: Tensor | None) -> Tensor:
-        """The attention probabilities that `forward` uses: [B, H, Q, K] float32."""
-        query = self._split(self.query(queries)).float()
-        scores = query @ memory.keys.float().transpose(2, 3) / query.shape[-1] ** 0.5
-        if mask is not None:
-            scores = scores.masked_fill(~mask, float("-inf"))
-        return scores.softmax(-1)
-
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # [B, T, D] -> [B, H, T, D/H]
 

@@ -180,7 +180,7 @@ class Transformer(nn.Module):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
                 nn.init.xavier_uniform_(module.weight)
-        for module in self.modules():
+        for module in self.modules():  # in an order of its own, because every initialization draws random numbers
             if isinstance(module, Attention):
                 for part in module.key_value.weight.chunk(2):
                     nn.init.xavier_uniform_(part)
@@ -188,12 +188,8 @@ class Transformer(nn.Module):
                 nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
                 if module.padding_idx is not None:
                     module.weight[module.padding_idx].zero_()
-        if self.config.init is Init.depth_scaled:
-            self._scale_residual_branches()
-
-    def _scale_residual_branches(self) -> None:
-        # GPT-2 (Radford et al. 2019, section 2.3): 1/sqrt(N), N the residual additions of the stack.
-        for stack, sublayers in ((self.encoder, 2), (self.decoder, 3)):
+        # 1/sqrt(N), N the residual additions of the stack (GPT-2, Radford et al. 2019, section 2.3)
+        for stack, sublayers in ((self.encoder, 2), (self.decoder, 3)) if self.config.init is Init.depth_scaled else ():
             for module in stack.modules():
                 if isinstance(module, Attention | FeedForward):
                     module.output.weight.mul_((sublayers * len(stack)) ** -0.5)
@@ -205,13 +201,13 @@ class Transformer(nn.Module):
         for layer in self.encoder:
             x = layer(x, mask)
         x = self.encoder_norm(x)
-        layers = tuple(attention.project(x) for attention in self._cross_attentions())
+        attentions = [layer.cross_attention for layer in self.decoder if isinstance(layer, DecoderLayer)]
+        layers = tuple(attention.project(x) for attention in attentions)
         return Memory(layers, mask, torch.arange(len(source), device=source.device))
 
     def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
         """Teacher forcing: source [B, S] and target [B, T], which begins with BOS, to decoder states [B, T, D]."""
-        states, _ = self._decode(target_in, DecoderState(self.encode(source), ()))
-        return states
+        return self._decode(target_in, self.start(source))[0]
 
     def start(self, source: Tensor) -> DecoderState:
         """The decoding state of encoded sources [B, S] before the first step."""
@@ -239,23 +235,3 @@ class Transformer(nn.Module):
         """The tokens of the longest sentence that has positions, EOS not counted."""
         learned = self.config.positions is Positions.learned
         return self.config.max_positions - 1 if learned else sys.maxsize
-
-    def _cross_attentions(self) -> list[Attention]:
-        return [layer.cross_attention for layer in self.decoder if isinstance(layer, DecoderLayer)]
-
-    @torch.no_grad()
-    def attention_weights(self, source: Tensor, target_in: Tensor) -> Tensor:
-        """The cross-attention of every decoder layer under teacher forcing: [layers, B, H, T, S]."""
-        weights: list[Tensor] = []
-
-        def record(module: nn.Module, inputs: tuple[Tensor, KeyValues, Tensor]) -> None:
-            assert isinstance(module, Attention)
-            weights.append(module.weights(*inputs))
-
-        hooks = [attention.register_forward_pre_hook(record) for attention in self._cross_attentions()]
-        try:
-            self(source, target_in)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return torch.stack(weights)

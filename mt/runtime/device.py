@@ -1,12 +1,14 @@
-"""Device, number format of matrix multiplications, threads and allocator, chosen once for a process."""
+"""Device, dtype, threads, allocator and random generators of this process."""
 
 import contextlib
 import ctypes
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 
 from mt.config.schema import Device, Precision
@@ -134,3 +136,24 @@ def peak_memory(device: torch.device) -> float:
 
     unit = 2**30 if sys.platform == "darwin" else 2**20  # bytes on macOS, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def get_random_states(device: torch.device) -> dict[str, Any]:
+    """The states of this process's random generators, as plain types."""
+    states = {"torch": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def set_random_states(states: Mapping[str, Any], device: torch.device) -> None:
+    """Restore the states that `get_random_states` returned."""
+    torch.set_rng_state(states["torch"])
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)
+
+
+def seed_process(seed: int, update: int) -> None:
+    """Give each process its own random state, because equal ones would drop the same units on all processes."""
+    own = np.random.SeedSequence([seed, update, distributed.rank()]).generate_state(1, np.uint64)
+    torch.manual_seed(int(own[0] >> np.uint64(1)))

@@ -106,11 +106,6 @@ def data_parallel(model: nn.Module, device: torch.device) -> nn.Module:
     return DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
 
 
-def unwrap(ddp_model: nn.Module) -> nn.Module:
-    """The model that was given to `data_parallel`."""
-    return ddp_model.module if isinstance(ddp_model, DistributedDataParallel) else ddp_model
-
-
 def sync_gradients(ddp_model: nn.Module, wanted: bool) -> AbstractContextManager[None]:
     """If wanted, the backward pass in this block averages the gradients over the processes; else a later one does."""
     return nullcontext() if wanted or not isinstance(ddp_model, DistributedDataParallel) else ddp_model.no_sync()

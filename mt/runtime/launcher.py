@@ -15,33 +15,16 @@ from mt.runtime.signals import LAUNCHER, STOP_SIGNALS
 _GRACE = 120  # seconds for saving, after which torch's launcher kills
 
 
-def processes_to_start(devices: str, device: Device) -> int:
-    """The number of processes that `devices` (a number, or auto) asks for; 1 if a launcher started this one already.
+def run_in_processes(arguments: list[str], devices: str, device: Device) -> int | None:
+    """Run `mt ARGUMENTS` in as many processes as `devices` asks for; returns one exit code for all.
 
-    auto is a process for each GPU, or one. Raises UserError for more processes than GPUs.
+    None: one process is enough, or a launcher has started this one already, so this process should do the work. The
+    first process that fails ends the others. 128 + n: signal n, which is passed on to all of them; they get `_GRACE`
+    seconds. They print to the streams of this process. Raises UserError for more processes than GPUs.
     """
-    if devices == "1":
-        return 1
-    import torch
-
-    from mt.runtime import distributed
-
-    if distributed.launched():
-        return 1
-    gpus = torch.cuda.device_count() if device is not Device.cpu else 0
-    if devices == "auto":
-        return max(1, gpus)
-    if gpus and int(devices) > gpus:
-        raise UserError(f"devices={devices}, but torch finds {gpus} GPUs here: use at most {gpus}, or auto")
-    return int(devices)
-
-
-def run_processes(arguments: list[str], count: int) -> int:
-    """Run `mt ARGUMENTS` in `count` processes that know each other, and return one exit code for all.
-
-    The first process that fails ends the others. 128 + n: signal n, which is passed on to all of them; they get
-    `_GRACE` seconds. They print to the streams of this process.
-    """
+    count = processes_to_start(devices, device)
+    if count == 1:
+        return None
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -77,6 +60,24 @@ def run_processes(arguments: list[str], count: int) -> int:
         del os.environ[LAUNCHER]
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def processes_to_start(devices: str, device: Device) -> int:
+    """The number of processes that `devices` (a number, or auto: one per GPU) asks for, if none were started yet."""
+    if devices == "1":
+        return 1
+    import torch
+
+    from mt.runtime import distributed
+
+    if distributed.launched():
+        return 1
+    gpus = torch.cuda.device_count() if device is not Device.cpu else 0
+    if devices == "auto":
+        return max(1, gpus)
+    if gpus and int(devices) > gpus:
+        raise UserError(f"devices={devices}, but torch finds {gpus} GPUs here: use at most {gpus}, or auto")
+    return int(devices)
 
 
 def _wait_for_children() -> None:

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from mt.runtime import distributed
@@ -36,12 +36,10 @@ class StopRequest:
                 self._previous[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, error: object, *details: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
-        if self.heard is not None and self.number is None and kind is None:
+        if self.heard is not None and self.number is None and error is None:
             os.kill(os.getpid(), self.heard)  # it arrived after the last agreement: handle it as usual
 
     def wanted(self) -> bool:

@@ -26,7 +26,6 @@ class WordTokenizer(Tokenizer):
         assert tuple(words[: len(SPECIALS)]) == SPECIALS
         self.size = len(words)
         self.words = list(words)
-        self._language = language
         # Without the specials, so that no text can spell them
         self._ids = {word: i for i, word in enumerate(words) if i >= len(SPECIALS)}
         self._tokenizer = MosesTokenizer(lang=language)

@@ -4,6 +4,7 @@ import json
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from mt.checkpoint.folder import Checkpoint
@@ -53,7 +54,7 @@ def train(config: TrainConfig) -> int:
         if not all(distributed.all_gather(run.lock.exists())):
             raise UserError(f"{run.path} is not visible to all processes: run.root must be where every machine sees it")
         store = CheckpointStore(run)
-        resumed, warnings = find_resumable(store)
+        resumed, warnings = distributed.broadcast(lambda: find_resumable(store))
         changed = check_resumable(str(run.path), resumed.config, config) if resumed else []
         packed = resumed.load_state() if resumed else {}
         with _open_log(run, packed) as log:
@@ -61,8 +62,14 @@ def train(config: TrainConfig) -> int:
                 log.warning(line)
             for line in changed:
                 log.info(f"changed since the run began: {line}")
-            start_from = resumed or _checkpoint_to_start_from(config)
-            corpus = _prepare(config, sources, start_from, log)
+            init_from = config.train.init_from
+            start_from = resumed
+            if init_from and not resumed:
+                found = distributed.broadcast(lambda: find_checkpoint(init_from, "train.init_from"))
+                start_from = Checkpoint.open(found)
+                log.info(f"starting from the weights and tokenizers of {found}")
+            tokenizers_from = start_from.folder if start_from and init_from else None
+            corpus = _prepare(config, sources, tokenizers_from, log)
             learner = Learner.create(config, corpus.tokenizers, runtime, start_from)
             _describe(config, corpus, learner, log)
             state = TrainerState()
@@ -74,13 +81,12 @@ def train(config: TrainConfig) -> int:
                     why = "its patience has run out" if state.out_of_patience(config.train) else "its budget is spent"
                     log.info(f"{run.path} is finished, {why}: nothing to do (mt evaluate scores it again)")
                     return 0
-            elif start_from:
-                log.info(f"weights and tokenizers of {start_from.folder}")
             if distributed.rank() == 0:
                 _write_description(run, config, corpus, sources)
-            return _update(config, corpus, learner, state, store, log) or _score(
-                config, sources, corpus, learner, state, store, log
-            )
+            code = _update(config, corpus, learner, state, store, log)
+            if code == 0:
+                _score(config, sources, corpus, learner, state, store, log)
+            return code
 
 
 def _open_log(run: RunFolder, packed: dict[str, Any]) -> RunLog:
@@ -93,15 +99,8 @@ def _open_log(run: RunFolder, packed: dict[str, Any]) -> RunLog:
     return RunLog(run, position)
 
 
-def _checkpoint_to_start_from(config: TrainConfig) -> Checkpoint | None:
-    """The checkpoint that train.init_from names."""
-    path = config.train.init_from
-    return Checkpoint.open(distributed.broadcast(lambda: find_checkpoint(path, "train.init_from"))) if path else None
-
-
-def _prepare(config: TrainConfig, sources: Sources, start_from: Checkpoint | None, log: RunLog) -> PreparedCorpus:
-    """The prepared corpus, made by rank 0 if needed; with train.init_from, with the tokenizers of that checkpoint."""
-    tokenizers_from = start_from.folder if start_from and config.train.init_from else None
+def _prepare(config: TrainConfig, sources: Sources, tokenizers_from: Path | None, log: RunLog) -> PreparedCorpus:
+    """The prepared corpus, the same in all processes; rank 0 makes it if needed."""
     corpus = distributed.rank_0_first(
         lambda: prepare(sources, config.data, config.tokenizer, config.seed, log.info, tokenizers_from)
     )
@@ -205,8 +204,8 @@ def _score(
     state: TrainerState,
     store: CheckpointStore,
     log: RunLog,
-) -> int:
-    """Score the average of the checkpoints, or the best one, on the test sets, for the only time; returns 0."""
+) -> None:
+    """Score the average of the checkpoints, or the best one, on the test sets, for the only time."""
     checkpoint = Checkpoint.open(distributed.broadcast(lambda: model_to_score(store, config, state, log)))
     translator = Translator.of(checkpoint, config.decode, learner.runtime.in_float32())
     sets = distributed.broadcast(lambda: own_sets(sources, log.info))
@@ -225,4 +224,3 @@ def _score(
         store.set(scored=checkpoint_name(state.update))
         results = ", ".join(f"{name} {found.sacrebleu:.2f}" for name, found in scores.items())
         log.info(f"done: sacreBLEU {results}; model {checkpoint.folder}")
-    return 0

@@ -17,25 +17,16 @@ from mt.training.step import Learner
 
 
 def find_resumable(store: CheckpointStore) -> tuple[Checkpoint | None, list[str]]:
-    """The checkpoint to resume from, if the run has saved one, and warnings about it; the same in all processes."""
-    found: list[Checkpoint | None] = []  # on rank 0, opened and verified
-
-    def find() -> tuple[str | None, list[str]]:
-        warnings: list[str] = []
-        store.clean()
-        newest = store.newest(warnings.append)
-        if not newest and store.run.saved.exists():
-            raise UserError(
-                f"{store.run.path} has saved checkpoints before, and they are gone from {store.folder}: put them back,"
-                f" or remove {store.run.path} to begin again"
-            )
-        found.append(newest)
-        return newest.folder.name if newest else None, warnings
-
-    name, warnings = distributed.broadcast(find)
-    if not found:
-        found.append(Checkpoint.open(store.folder / name) if name else None)
-    return found[0], warnings
+    """The checkpoint to resume from, verified, if the run has saved one, and warnings about others."""
+    warnings: list[str] = []
+    store.clean()
+    newest = store.newest(warnings.append)
+    if not newest and store.run.saved.exists():
+        raise UserError(
+            f"{store.run.path} has saved checkpoints before, and they are gone from {store.folder}: put them back, or"
+            f" remove {store.run.path} to begin again"
+        )
+    return newest, warnings
 
 
 def settle_best(state: TrainerState, store: CheckpointStore, log: RunLog) -> None:

@@ -10,7 +10,7 @@ import torch
 from mt.config.schema import TrainingConfig, Which
 from mt.errors import UserError
 from mt.runtime import distributed
-from mt.runtime.random import get_random_states, seed_process, set_random_states
+from mt.runtime.device import get_random_states, seed_process, set_random_states
 from mt.training.metrics import SHARES, TrainingMetrics
 from mt.training.step import StepMetrics
 

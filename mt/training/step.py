@@ -12,8 +12,7 @@ from mt.data.batching import Batch, Update
 from mt.errors import UserError
 from mt.model.transformer import Transformer
 from mt.runtime import distributed
-from mt.runtime.device import Runtime
-from mt.runtime.random import get_random_states, seed_process, set_random_states
+from mt.runtime.device import Runtime, get_random_states, seed_process, set_random_states
 from mt.tokenizers.pair import Tokenizers
 from mt.training.loss import label_smoothed_loss
 from mt.training.schedule import make_optimizer

@@ -81,13 +81,11 @@ def decode(run: str, text: str, engine: str, threads: str, model: str) -> Number
     """The file's translation, everything loaded and warm. `engine`: torch, or ctranslate2 with the run's export."""
     from mt.config.schema import DecodeConfig, Precision
     from mt.decoding.exported import ExportedTranslator
-    from mt.decoding.translation import Engine
+    from mt.decoding.translator import Translator
     from mt.run_folder import find_checkpoint
 
-    tool: Engine
+    tool: Translator | ExportedTranslator
     if engine == "torch":
-        from mt.decoding.translator import Translator
-
         tool = Translator.load(run, DecodeConfig(), "cpu", Precision.fp32, int(threads))
     else:
         name = f"{find_checkpoint(run).name}-ctranslate2-float32"

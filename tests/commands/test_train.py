@@ -11,6 +11,7 @@ from mt.commands import COMMANDS
 from mt.config.compose import compose
 from mt.config.schema import Device, Precision
 from mt.errors import DataUnavailable, UserError
+from mt.runtime.launcher import processes_to_start
 from mt.runtime.signals import LAUNCHER
 
 
@@ -53,11 +54,13 @@ def processes(monkeypatch):
     """What several processes were started with, in order, and the exit codes that they end with (else 0)."""
     seen = SimpleNamespace(started=[], codes=[])
 
-    def run_processes(arguments, count):
+    def run_in_processes(arguments, devices, device):
+        if (count := processes_to_start(devices, device)) == 1:
+            return None
         seen.started.append((arguments, count))
         return seen.codes.pop(0) if seen.codes else 0
 
-    monkeypatch.setattr("mt.runtime.launcher.run_processes", run_processes)
+    monkeypatch.setattr("mt.runtime.launcher.run_in_processes", run_in_processes)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     return seen
 

@@ -51,16 +51,16 @@ def test_multi30k_directions(source: str, target: str, tests: int, here: Path, m
 @needs_multi30k
 def test_multi30k_sums_are_the_published_ones() -> None:
     published = (line.split() for line in Path(MT_DATA, "multi30k", "SHA256SUMS").read_text().splitlines())
-    assert {name: sha256 for sha256, name in published} == multi30k.SHA256
+    assert {name: sha256 for sha256, name in published} == multi30k.checksums()
 
 
 def multi30k_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files of all names, with their own sums in place of the real ones."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in multi30k.SHA256:
+    for name in multi30k.checksums():
         (folder / name).write_bytes(gzip.compress(f"{name}\n".encode(), mtime=0))
-    sums = {name: sha256_of(folder / name) for name in multi30k.SHA256}
-    monkeypatch.setattr(multi30k, "SHA256", sums)
+    sums = {name: sha256_of(folder / name) for name in multi30k.checksums()}
+    monkeypatch.setattr(multi30k, "checksums", lambda: sums)
 
 
 def test_multi30k_is_downloaded_once(web: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_multi30k_damaged_file_is_named(here: Path, monkeypatch: pytest.MonkeyPa
     (here / "mine/val.de.gz").write_bytes(gzip.compress(b"changed\n"))
     with pytest.raises(UserError) as caught:
         locate(DataConfig(raw_dir="mine"), quiet)
-    path, expected = here / "mine/val.de.gz", multi30k.SHA256["val.de.gz"]
+    path, expected = here / "mine/val.de.gz", multi30k.checksums()["val.de.gz"]
     assert all(word in str(caught.value) for word in (str(path), expected, sha256_of(path)))
 
 

@@ -216,21 +216,6 @@ def test_impossible_models_are_refused():
         Transformer(CONFIG, 19, 20)
 
 
-def test_attention_weights_are_probabilities_over_real_source_tokens():
-    model = make()
-    weights = model.attention_weights(SOURCE, TARGET)
-    assert weights.shape == (2, 3, 7, 4, 5)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 7, 4))
-    assert not weights[:, 1, :, :, 2:].any()
-    layer = model.decoder[0].cross_attention  # and they give the attention's own output
-    memory = model.encode(SOURCE)
-    queries = torch.randn(3, 4, 14)
-    by_hand = layer.output(
-        (layer.weights(queries, memory.layers[0], memory.mask) @ memory.layers[0].values).transpose(1, 2).flatten(2)
-    )
-    torch.testing.assert_close(layer(queries, memory.layers[0], memory.mask), by_hand, rtol=1e-4, atol=1e-5)
-
-
 def test_bf16_products_stay_near_float32():
     model = make(replace(CONFIG, d_model=70))
     exact = model(SOURCE, TARGET)
