@@ -1,7 +1,7 @@
 """`mt COMMAND [KEY=VALUE ...]`: from a command line to an exit code.
 
-Exit codes: 0 done, 2 a mistake in the command or its input, 3 data that is neither here nor available, 1 the system
-refused or a fault of mt, 128 + n ended by signal n (130 is Ctrl-C), 141 nobody reads the output.
+Exit codes: 0 done, 2 a mistake in the command or its input, 3 data neither on this machine nor reachable, 1 an error of
+the system or a bug in mt, 128 + n ended by signal n (130 is Ctrl-C), 141 nobody reads the output.
 """
 
 import atexit
@@ -19,11 +19,11 @@ from functools import partial
 from mt.commands import COMMANDS
 from mt.config.overrides import Command, allowed, default_text, nearest, options
 from mt.errors import UserError
-from mt.runtime.signals import end_with_parent, launcher_has_ended
+from mt.runtime.process import end_with_parent, launcher_has_ended
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command line and return its exit code; a user's mistake is one line on stderr."""
+    """Run one command line and return its exit code. A user's mistake is one line on stderr."""
     if argv is None:  # as a program: searching torch's modules for cycles takes half a second of each start
         gc.set_threshold(100_000)
         atexit.register(gc.freeze)
@@ -46,27 +46,25 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parse(arguments: list[str]) -> Callable[[], int]:
-    """What a command line asks for, as a function that does it. Raises UserError for a mistake in its form."""
+    """The function that a command line calls for. Raises UserError for a mistake in the command line's form."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        return partial(_print, overview() + "\n")
+        return partial(_print, overview)
     if arguments[0] in ("-V", "--version"):
-        return partial(_print, _version() + "\n")
+        return partial(_print, _version)
     name, *rest = arguments
     if name not in COMMANDS:
         raise UserError(f"mt has no command {name!r}: use {', '.join(COMMANDS)}{nearest(name, COMMANDS)}")
     command = COMMANDS[name]
     overrides, flags = _flags(command, rest)
     if "--help" in flags:
-        return partial(_print, help_text(command) + "\n")
+        return partial(_print, partial(help_text, command))
     if "--cfg" in flags:
-        return partial(_print_config, command, overrides)
-    if "--multirun" in flags and command.sweep:
-        return partial(command.sweep, overrides)
-    return partial(command.run, overrides)
+        return partial(_print, partial(_composed, command, overrides))
+    return partial(command.sweep if command.sweep and "--multirun" in flags else command.run, overrides)
 
 
 def _flags(command: Command, arguments: list[str]) -> tuple[list[str], set[str]]:
-    """Overrides and flags, in any order."""
+    """Split overrides from flags; they may come in any order."""
     long = {"-h": "--help", "-m": "--multirun", "-c": "--cfg"}
     overrides: list[str] = []
     flags: set[str] = set()
@@ -90,36 +88,27 @@ def _flags(command: Command, arguments: list[str]) -> tuple[list[str], set[str]]
 
 
 def overview() -> str:
-    """What `mt --help` shows."""
-    return "\n".join(
-        [
-            "mt trains encoder-decoder translation models from two files of text.",
-            "",
-            "usage: mt COMMAND [KEY=VALUE ...]",
-            "",
-            "commands:",
-            *(f"  {command.name:<11}{command.help}" for command in COMMANDS.values()),
-            "",
-            "first steps:",
-            *_examples((COMMANDS["train"].examples[0], COMMANDS["translate"].examples[0])),
-            "",
-            "`mt COMMAND --help` shows examples and every key; `mt --version` the version.",
-        ]
-    )
+    """The text of `mt --help`."""
+    lines = ["mt trains encoder-decoder translation models from two files of text.", ""]
+    lines += ["usage: mt COMMAND [KEY=VALUE ...]", ""]
+    lines += ["commands:", *(f"  {command.name:<11}{command.help}" for command in COMMANDS.values()), ""]
+    lines += ["first steps:", *_examples((COMMANDS["train"].examples[0], COMMANDS["translate"].examples[0])), ""]
+    lines += ["`mt COMMAND --help` shows examples and every key; `mt --version` shows the version."]
+    return "\n".join(lines)
 
 
 def help_text(command: Command) -> str:
-    """What `mt COMMAND --help` shows: examples, groups and every key."""
+    """The text of `mt COMMAND --help`: examples, groups and every key."""
     several = " [-m]" if command.sweep else ""
     lines = [f"mt {command.name}: {command.help}", ""]
     lines += [f"usage: mt {command.name} [KEY=VALUE ...] [--cfg job]{several}", ""]
     lines += ["examples:", *_examples(command.examples), ""]
     if command.groups:
-        lines += ["groups, each a set of values under one name:"]
+        lines += ["groups, whose options set several keys at once:"]
         for group in command.groups:
             lines += [f"  {group}=", *(f"    {name:<16}{text}" for name, text in options(group).items())]
         lines += [""]
-    lines += ["keys, with their default, meaning and allowed values:"]
+    lines += ["keys, with their defaults, meanings and allowed values:"]
     section = ""
     for name, item in command.keys.items():
         if name.partition(".")[0] != section and "." in name:
@@ -130,10 +119,7 @@ def help_text(command: Command) -> str:
         lines += textwrap.wrap(text, 96, initial_indent=" " * 6, subsequent_indent=" " * 6)
     if "experiment" in command.groups:
         lines += ["", "An experiment (experiment=) changes some of the defaults: --cfg job shows the result."]
-    lines += [
-        "",
-        "Values with blanks, commas or brackets need quotes from the shell: 'data.train=[a b.en,a b.de]'.",
-    ]
+    lines += ["", "Values with blanks, commas or brackets need quotes from the shell: 'data.train=[a b.en,a b.de]'."]
     return "\n".join(lines)
 
 
@@ -141,16 +127,16 @@ def _examples(examples: Iterable[tuple[str, str]]) -> list[str]:
     return [line for purpose, example in examples for line in (f"  # {purpose}", f"  {example}")]
 
 
-def _print(text: str) -> int:
-    print(text, end="")
+def _print(text: Callable[[], str]) -> int:
+    print(text())
     return 0
 
 
-def _print_config(command: Command, overrides: list[str]) -> int:
+def _composed(command: Command, overrides: list[str]) -> str:
     from mt.config.compose import compose
     from mt.config.stored import to_yaml
 
-    return _print(to_yaml(compose(command, overrides)))
+    return to_yaml(compose(command, overrides)).rstrip("\n")
 
 
 def _version() -> str:
@@ -163,32 +149,30 @@ def _version() -> str:
 
 
 def _explain(error: BaseException) -> int:
-    """Print in one line what the user can correct, and return the exit code; raise everything else again."""
-    if isinstance(error, UserError):
-        return _complain(str(error), error.exit_code)
-    if isinstance(error, KeyboardInterrupt):
-        return _complain("interrupted", 130)
+    """Print an error that the user can correct in one line, and return its exit code; raise all others again."""
     if isinstance(error, BrokenPipeError):
-        # Otherwise the interpreter complains at exit, when it flushes what nobody reads
+        # Otherwise the interpreter complains at exit, when it flushes output that nobody reads
         with suppress(OSError, ValueError):
             stdout = sys.stdout.fileno()
             os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
         return 141
-    if isinstance(error, OSError):
+    if isinstance(error, UserError):
+        text, code = str(error), error.exit_code
+    elif isinstance(error, KeyboardInterrupt):
+        text, code = "interrupted", 130
+    elif isinstance(error, OSError):
         where = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
-        return _complain(f"{where}: {error.strerror or error}".removeprefix(": "), 1)
-    raise error
-
-
-def _complain(text: str, code: int) -> int:
+        text, code = f"{where}: {error.strerror or error}".removeprefix(": "), 1
+    else:
+        raise error
     print("error: " + text.replace("\n", " "), file=sys.stderr)
     return code
 
 
 def _end_one_of_several(error: BaseException) -> int:
-    """Leave one of several processes, which end together, so that only one of them complains.
+    """End this process, one of several that end together, so that only one of them complains.
 
-    The process that failed first speaks first. The launcher sees it end and ends the others, which wait here for that.
+    The process that failed first complains first. The launcher sees it end, and ends the others, which wait here.
     """
     rank = os.environ["RANK"]
     if isinstance(error, KeyboardInterrupt) and rank != "0":

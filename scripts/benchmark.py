@@ -22,7 +22,7 @@ import tools
 from tools import PEERS, TRAINERS, Bench
 from workload import Numbers, make_workload
 
-from mt.runtime.cores import usable_cores
+from mt.runtime.process import usable_cores
 
 Rounds = dict[str, list[Numbers]]  # by tool
 Report = dict[str, dict[str, Numbers]]  # by size, then by tool

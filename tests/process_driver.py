@@ -22,7 +22,7 @@ from mt.config.schema import TrainConfig
 from mt.config.stored import from_plain
 from mt.decoding.translator import Translator
 from mt.runtime import distributed
-from mt.runtime.signals import end_with_parent
+from mt.runtime.process import end_with_parent
 from mt.training import loop, saving, step
 from mt.training.run import train
 from mt.training.state import TrainerState

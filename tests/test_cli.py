@@ -43,7 +43,7 @@ def calls(monkeypatch):
     monkeypatch.setattr("mt.corpora.locate.locate", stand_in("prepare", SimpleNamespace(find_tests={})))
     monkeypatch.setattr("mt.data.preparation.prepare", lambda *given: SimpleNamespace(folder="prepared"))
     for name in ("evaluate", "translate", "export"):
-        monkeypatch.setattr(f"mt.commands.{name}.{name}", stand_in(name, None))
+        monkeypatch.setattr(f"mt.commands.{name}.{name}", stand_in(name, 0))
     monkeypatch.setattr(
         "mt.checkpoint.store.CheckpointStore.average", lambda store, names: stand_in("average", store.folder)(names)
     )

@@ -1,6 +1,5 @@
 """`mt average`: average checkpoints of a run into one more checkpoint, and print its folder."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from mt.config.schema import Which, key
 from mt.errors import UserError
 from mt.files import locked
 from mt.run_folder import RunFolder, find_checkpoint
+from mt.runtime.process import say
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ def run(overrides: list[str]) -> int:
     from mt.checkpoint.store import CheckpointStore
 
     config: AverageConfig = compose(COMMAND, overrides)
-    find_checkpoint(config.checkpoint)  # which says what is wrong if it is none
+    find_checkpoint(config.checkpoint)  # for its error messages
     folder = RunFolder(Path(config.checkpoint).absolute())
     store = CheckpointStore(folder)
     if not (store.folder.is_dir() and store.names()):
         raise UserError(f"checkpoint={config.checkpoint}: there is no checkpoint in {store.folder}")
-    with locked(folder.lock, report=lambda line: print(line, file=sys.stderr, flush=True)):
+    with locked(folder.lock, report=say):
         names = store.pick(config.count, config.which)
         if len(names) < config.count:
             raise UserError(f"count={config.count}: there are only {len(names)} checkpoints in {store.folder}")

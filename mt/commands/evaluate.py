@@ -10,6 +10,7 @@ from mt.config.schema import DecodeConfig, DecodingConfig, Precision, key
 from mt.corpora.formats import uncompressed_suffix
 from mt.errors import UserError
 from mt.run_folder import RunFolder, find_checkpoint, run_of
+from mt.runtime.process import say
 
 if TYPE_CHECKING:
     from mt.evaluation.scoring import EvaluationSet
@@ -29,12 +30,10 @@ def run(overrides: list[str]) -> int:
 
     config: EvaluateConfig = compose(COMMAND, overrides)
     code = run_in_processes([COMMAND.name, *overrides], config.devices, config.device)
-    if code is None:
-        evaluate(config)
-    return code or 0
+    return evaluate(config) if code is None else code
 
 
-def evaluate(config: EvaluateConfig) -> None:
+def evaluate(config: EvaluateConfig) -> int:
     """Print a table of scores, and write scores and hypotheses to the run folder."""
     from mt.checkpoint.folder import Checkpoint
     from mt.corpora.locate import locate
@@ -44,18 +43,16 @@ def evaluate(config: EvaluateConfig) -> None:
     from mt.runtime import distributed
     from mt.runtime.device import start_runtime
 
-    if (config.input is None) != (config.reference is None):
-        raise UserError("input= and reference= go together: give both, or neither for the run's own test sets")
     runtime = start_runtime(config.device, config.precision, config.threads, together=True)
     folders = distributed.broadcast(lambda: _checkpoints(config))
     data = Checkpoint.open(folders[0]).config.data
     check_language(data.target)
 
     def find_sets() -> "dict[str, EvaluationSet]":
-        if config.input is not None and config.reference is not None:
+        if config.input and config.reference:
             path = Path(config.input)
             return {path.stem.removesuffix(uncompressed_suffix(path)): file_set(config.input, config.reference)}
-        sets = own_sets(locate(data, distributed.say, training=False), distributed.say)
+        sets = own_sets(locate(data, say, training=False), say)
         if not sets and (held_out := held_out_set(run_of(folders[0]))):
             sets = {"dev": held_out}
         if not sets:
@@ -66,10 +63,11 @@ def evaluate(config: EvaluateConfig) -> None:
     for folder in folders:
         checkpoint = Checkpoint.open(folder)
         translator = Translator.of(checkpoint, config.decode, runtime)
-        distributed.say(f"{folder}, beam {config.decode.beam_size}, {runtime.describe()}")
+        say(f"{folder}, beam {config.decode.beam_size}, {runtime.describe()}")
         place, name = _place(config, folder, checkpoint.config.decode)
-        if scores := score_sets(translator, folder.name, sets, data.target, place, name, distributed.say):
+        if scores := score_sets(translator, folder.name, sets, data.target, place, name, say):
             print(table(scores), flush=True)
+    return 0
 
 
 def _checkpoints(config: EvaluateConfig) -> list[Path]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from mt.config.compose import compose
 from mt.config.overrides import Command
 from mt.config.schema import DecodeConfig, ExportType, key
-from mt.errors import UserError
+from mt.errors import UserError, explain_os_errors
 from mt.files import atomic_folder, sha256_of
 from mt.run_folder import CONFIG, EXPORT_META, WEIGHTS, find_checkpoint, run_of
+from mt.runtime.process import say
 
 if TYPE_CHECKING:
     from mt.checkpoint.folder import Checkpoint
@@ -35,16 +36,14 @@ class ExportConfig:
 
 
 def run(overrides: list[str]) -> int:
-    """Export, and print the folder and the command that uses it."""
-    export(compose(COMMAND, overrides))
-    return 0
+    """Export the checkpoint that the overrides name."""
+    return export(compose(COMMAND, overrides))
 
 
-def export(config: ExportConfig) -> None:
+def export(config: ExportConfig) -> int:
     """Convert, translate the same text with both engines, and refuse an export that differs too much."""
     from mt.checkpoint.folder import Checkpoint
     from mt.decoding.exported import installed, is_export
-    from mt.runtime import distributed
 
     if not installed():
         raise UserError("mt export needs CTranslate2: pip install ctranslate2")
@@ -53,14 +52,12 @@ def export(config: ExportConfig) -> None:
     if folder.exists() and not is_export(folder) and any(folder.iterdir()):
         raise UserError(f"output={folder} holds something else: name another folder")
     chosen = _check_set(config, checkpoint)
-    try:
-        with atomic_folder(folder) as unfinished:
-            _write(checkpoint, config, unfinished)
-            distributed.say(_compare(checkpoint, config, chosen, unfinished))
-    except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror or error}") from error
-    distributed.say(f"translate with it: mt translate {shlex.quote(f'checkpoint={folder}')} < in > out")
+    with explain_os_errors(f"cannot write {folder}"), atomic_folder(folder) as unfinished:
+        _write(checkpoint, config, unfinished)
+        say(_compare(checkpoint, config, chosen, unfinished))
+    say(f"translate with it: mt translate {shlex.quote(f'checkpoint={folder}')} < in > out")
     print(folder)
+    return 0
 
 
 def _default_folder(checkpoint: Path, kind: ExportType) -> Path:
@@ -74,16 +71,13 @@ def _check_set(config: ExportConfig, checkpoint: "Checkpoint") -> "EvaluationSet
     from mt.corpora.formats import read_pairs
     from mt.corpora.locate import locate
     from mt.evaluation.scoring import EvaluationSet, file_set, held_out_set
-    from mt.runtime import distributed
 
-    if (config.input is None) != (config.reference is None):
-        raise UserError("input= and reference= go together: give both, or neither for the run's development set")
-    if config.input is not None and config.reference is not None:
+    if config.input and config.reference:
         return file_set(config.input, config.reference)
     if held_out := held_out_set(run_of(checkpoint.folder)):
         return held_out
     try:
-        pairs = list(read_pairs(locate(checkpoint.config.data, distributed.say, training=False).dev))
+        pairs = list(read_pairs(locate(checkpoint.config.data, say, training=False).dev))
     except UserError as error:
         raise UserError(f"{error}; or give input= and reference= to check the export with") from error
     if not pairs:

@@ -1,11 +1,11 @@
 """`mt prepare`: fetch, clean and tokenize the text of a training, and print the folder of the prepared corpus."""
 
-import sys
 from dataclasses import dataclass, field
 
 from mt.config.compose import compose
 from mt.config.overrides import Command
 from mt.config.schema import DataConfig, TokenizerConfig, key
+from mt.runtime.process import say
 
 
 @dataclass(frozen=True)
@@ -16,16 +16,13 @@ class PrepareConfig:
 
 
 def run(overrides: list[str]) -> int:
-    """Prepare the corpus, and look for the test sets, so that a machine without a network can train and score."""
+    """Prepare the corpus, and fetch the test sets, so that a machine without a network can train and score."""
     from mt.corpora.locate import locate
     from mt.data.preparation import prepare
 
-    def log(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
     config: PrepareConfig = compose(COMMAND, overrides)
-    sources = locate(config.data, log)
-    corpus = prepare(sources, config.data, config.tokenizer, config.seed, log)
+    sources = locate(config.data, say)
+    corpus = prepare(sources, config.data, config.tokenizer, config.seed, say)
     for find in sources.find_tests.values():
         find()
     print(corpus.folder)
@@ -34,7 +31,7 @@ def run(overrides: list[str]) -> int:
 
 COMMAND = Command(
     name="prepare",
-    help="fetch, clean and tokenize the text of a training with the same data and tokenizer options",
+    help="fetch, clean and tokenize the text for a training with the same settings",
     config=PrepareConfig,
     run=run,
     groups=("experiment", "data", "tokenizer"),

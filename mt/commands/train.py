@@ -1,14 +1,13 @@
 """`mt train`: train a model, or resume its training, then score its test sets once."""
 
 import os
-import sys
 from collections.abc import Set
 
 from mt.config.compose import compose
 from mt.config.overrides import Command, Inherited, expand_sweep
 from mt.config.schema import Corpus, TrainConfig
 from mt.errors import DataUnavailable, UserError
-from mt.runtime.signals import LAUNCHER
+from mt.runtime.process import LAUNCHER, say
 
 FALLBACK = "experiment=captions"
 
@@ -38,9 +37,9 @@ def run(overrides: list[str], varied: Set[str] = frozenset()) -> int:
         "Multi30k is neither here nor reachable, so this trains on generated captions instead"
         f" ({FALLBACK}): its scores say nothing about Multi30k.{reason}"
     )
-    _say(notice)
+    say(notice)
     code = run([*overrides, FALLBACK], varied)
-    _say(notice)
+    say(notice)
     return code
 
 
@@ -50,16 +49,16 @@ def sweep(overrides: list[str]) -> int:
     names = [compose(COMMAND, line, varied).run.name for line in lines]
     for number, (line, name) in enumerate(zip(lines, names, strict=True), start=1):
         place = f"training {number} of {len(lines)}, {name}"
-        _say(place)
+        say(place)
         try:
             code = run(line, varied)
         except UserError as error:
             raise type(error)(f"{place}: {error}") from error
         except BaseException:
-            _say(f"stopped in {place}")
+            say(f"stopped in {place}")
             raise
         if code:
-            _say(f"stopped in {place}: exit code {code}")
+            say(f"stopped in {place}: exit code {code}")
             return code
     return 0
 
@@ -70,11 +69,6 @@ def _may_fall_back(overrides: list[str], config: TrainConfig) -> bool:
     languages = {config.data.source, config.data.target}
     multi30k = config.data.corpus is Corpus.multi30k and languages == {"en", "de"}
     return multi30k and not chosen and LAUNCHER not in os.environ
-
-
-def _say(line: str) -> None:
-    if os.environ.get("RANK", "0") == "0":
-        print(line, file=sys.stderr, flush=True)
 
 
 COMMAND = Command(

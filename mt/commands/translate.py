@@ -1,4 +1,4 @@
-"""`mt translate`: a line out for each line in, by the run's own search, or by an export that is named."""
+"""`mt translate`: one translation per line, by the run's own search or by a named export."""
 
 import os
 import sys
@@ -14,10 +14,10 @@ from mt.config.overrides import Command, Inherited
 from mt.config.schema import DecodingConfig, Device, Precision, key
 from mt.errors import UserError
 from mt.run_folder import find_checkpoint
+from mt.runtime.process import say
 
 if TYPE_CHECKING:
     from mt.decoding.exported import ExportedTranslator
-    from mt.decoding.translation import Translation
     from mt.decoding.translator import Translator
 
 READ_LINES = 4096  # lines of a file that are translated together
@@ -30,38 +30,37 @@ class TranslateConfig(DecodingConfig):
 
 
 def run(overrides: list[str]) -> int:
-    """Translate, in as many processes as the overrides ask for; an export is translated with in this process."""
+    """Translate, in as many processes as the overrides ask for; an export always runs in this process."""
     from mt.decoding.exported import is_export
     from mt.runtime.launcher import run_in_processes
 
     config: TranslateConfig = compose(COMMAND, overrides)
-    code = None
-    if not is_export(find_checkpoint(config.checkpoint, exports=True)):
-        code = run_in_processes([COMMAND.name, *overrides], config.devices, config.device)
-    if code is None:
-        translate(config)
-    return code or 0
-
-
-def translate(config: TranslateConfig) -> None:
-    """Translate every line of the input, whatever its bytes; nothing else goes to standard output.
-
-    With decode.nbest above 1 a line has several: "line number ||| translation ||| score", numbers from 0.
-    """
-    from mt.decoding.exported import ExportedTranslator, is_export
-
     folder = find_checkpoint(config.checkpoint, exports=True)
     if is_export(folder):
-        alone = config.devices == "1" and os.environ.get("WORLD_SIZE", "1") == "1"
-        if not alone or config.device is Device.cuda or config.precision not in (Precision.fp32, Precision.auto):
-            raise UserError(
-                f"checkpoint={config.checkpoint} is an export, which runs on the CPU in one process, in its own number"
-                " format: leave out device, devices and precision"
-            )
-        tool = ExportedTranslator.load(folder, config.decode, config.threads)
-        _say(f"{folder}, {tool.describe()}")
-        _translate_lines(config, tool, lambda read: read())
-        return
+        return _translate_with_export(config, folder)
+    code = run_in_processes([COMMAND.name, *overrides], config.devices, config.device)
+    return translate(config) if code is None else code
+
+
+def _translate_with_export(config: TranslateConfig, folder: Path) -> int:
+    from mt.decoding.exported import ExportedTranslator
+
+    alone = config.devices == "1" and os.environ.get("WORLD_SIZE", "1") == "1"
+    if not alone or config.device is Device.cuda or config.precision not in (Precision.fp32, Precision.auto):
+        raise UserError(
+            f"checkpoint={config.checkpoint} is an export, which runs on the CPU in one process, in its own number"
+            " format: leave out device, devices and precision"
+        )
+    engine = ExportedTranslator.load(folder, config.decode, config.threads)
+    say(f"{folder}, {engine.describe()}")
+    return _translate_lines(config, engine, lambda read: read())
+
+
+def translate(config: TranslateConfig) -> int:
+    """Translate every line of the input, whatever its bytes; nothing else goes to standard output.
+
+    If decode.nbest is above 1, each line has several: "line number ||| translation ||| score", numbers from 0.
+    """
     from mt.checkpoint.folder import Checkpoint
     from mt.decoding.translator import Translator
     from mt.runtime import distributed
@@ -72,52 +71,47 @@ def translate(config: TranslateConfig) -> None:
     folder = distributed.broadcast(lambda: find_checkpoint(config.checkpoint))
     translator = Translator.of(Checkpoint.open(folder), config.decode, runtime)
     if distributed.rank() == 0:
-        _translate_lines(config, translator, distributed.broadcast)
-        return
+        return _translate_lines(config, translator, distributed.broadcast)
     while lines := distributed.broadcast(list[str]):
         translator.translate_nbest(lines)
+    return 0
 
 
 def _translate_lines(
     config: TranslateConfig,
     engine: "Translator | ExportedTranslator",
     shared: Callable[[Callable[[], list[str]]], list[str]],
-) -> None:
-    """Translate the input. `shared` calls a function that reads, and hands its result to all processes."""
+) -> int:
+    """Translate the input. `shared` calls a function that reads, and gives its result to all processes."""
     input, output = config.input, config.output
     if input and output and os.path.exists(output) and os.path.samefile(input, output):
         raise UserError(f"output={output} is the input: name another file")
-    source_file = _open("input", config.input, "rb", sys.stdin.buffer)
-    with source_file as source, _open("output", config.output, "wb", sys.stdout.buffer) as target:
+    opened = _open("input", input, "rb", sys.stdin.buffer)
+    with opened as source, _open("output", output, "wb", sys.stdout.buffer) as target:
         if source.isatty():
-            _say(f"one sentence a line, {engine.describe()}; Ctrl-D ends")
+            say(f"one sentence a line, {engine.describe()}; Ctrl-D ends")
         damaged = number = cut = 0
         blocks = read_blocks(source, 1 if source.isatty() else READ_LINES)  # a person waits for each answer
         while lines := shared(lambda: next(blocks, [])):
             damaged += sum("\ufffd" in line for line in lines)
             if longer := engine.too_long(lines):
-                _say(f"warning: {longer} lines are longer than the model's positions: their ends are not translated")
-            for hypotheses in engine.translate_nbest(lines):
-                cut += hypotheses[0].at_limit
-                target.write(_format(number, hypotheses, config.decode.nbest).encode("utf-8"))
+                say(f"warning: {longer} lines are longer than the model's positions: their ends are not translated")
+            for found in engine.translate_nbest(lines):
+                cut += found[0].at_limit
+                nbest = "".join(f"{number} ||| {each.text} ||| {each.score:.4f}\n" for each in found)
+                target.write((nbest if config.decode.nbest > 1 else found[0].text + "\n").encode())
                 number += 1
             target.flush()
     if damaged:
-        _say(f"warning: {damaged} lines are not UTF-8: their bad bytes were read as U+FFFD")
+        say(f"warning: {damaged} lines are not UTF-8: their bad bytes were read as U+FFFD")
     if cut:
-        _say(f"warning: {cut} translations reached the length limit (decode.max_length_a, decode.max_length_b)")
-
-
-def _format(number: int, hypotheses: "list[Translation]", nbest: int) -> str:
-    if nbest == 1:
-        return hypotheses[0].text + "\n"
-    return "".join(f"{number} ||| {found.text} ||| {found.score:.4f}\n" for found in hypotheses)
+        say(f"warning: {cut} translations reached the length limit (decode.max_length_a, decode.max_length_b)")
+    return 0
 
 
 def read_blocks(stream: Iterable[bytes], size: int) -> Iterator[list[str]]:
     """The lines of a stream, `size` at a time, decoded whatever their bytes."""
-    lines = iter(stream)
-    mark = "\ufeff"  # a byte order mark, at the start of the stream only
+    lines, mark = iter(stream), "\ufeff"  # a byte order mark, dropped at the start of the stream only
     while block := list(islice(lines, size)):
         texts = [line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace") for line in block]
         texts[0], mark = texts[0].removeprefix(mark), ""
@@ -134,13 +128,9 @@ def _open(key: str, path: str | None, mode: str, standard: IO[bytes]) -> Abstrac
         raise UserError(f"{key}={path}: {error.strerror} ({Path(path).absolute()})") from error
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 COMMAND = Command(
     name="translate",
-    help="translate text, a line for a line",
+    help="translate text, one line of output per line of input",
     config=TranslateConfig,
     run=run,
     groups=("decode",),
@@ -148,6 +138,6 @@ COMMAND = Command(
     examples=(
         ("a file", "mt translate checkpoint=outputs/multi30k-en-de < in.en > out.de"),
         ("greedy search", "mt translate checkpoint=outputs/multi30k-en-de decode=greedy < in.en"),
-        ("faster on a CPU, after mt export", "mt translate checkpoint=outputs/multi30k-en-de/exports/NAME < in.en"),
+        ("faster on a CPU, with a named export", "mt translate checkpoint=outputs/multi30k-en-de/exports/NAME < in.en"),
     ),
 )

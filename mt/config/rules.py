@@ -52,6 +52,8 @@ def validate(config: Any, given: Set[str] = frozenset()) -> None:
         raise UserError("tokenizer.model serves both languages: leave tokenizer.joint=true")
     if "data.source" in values and values["data.source"] == values["data.target"]:
         raise UserError(f"data.source and data.target are both {values['data.source']!r}: they must differ")
+    if "reference" in values and (values["input"] is None) != (values["reference"] is None):
+        raise UserError("input= and reference= go together: give both or neither")
     if "decode.nbest" in values and values["decode.nbest"] > values["decode.beam_size"]:
         raise UserError(
             f"decode.nbest={values['decode.nbest']} must be at most decode.beam_size={values['decode.beam_size']}"

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from mt.config.schema import DataConfig
 from mt.data.cleaning import HELD_OUT, fault_in_tokens
-from mt.runtime.cores import usable_cores
-from mt.runtime.signals import end_with_parent
+from mt.runtime.process import end_with_parent, usable_cores
 from mt.tokenizers.pair import Tokenizers
 
 BLOCK = 8192  # sentences tokenized at a time

@@ -16,7 +16,7 @@ from mt.decoding.translation import Translation
 from mt.errors import Corrupt, UserError
 from mt.files import verify_hash
 from mt.run_folder import EXPORT_META
-from mt.runtime.cores import usable_cores
+from mt.runtime.process import usable_cores
 from mt.tokenizers.pair import Tokenizers
 from mt.tokenizers.special_ids import EOS, SPECIALS
 

@@ -6,7 +6,7 @@ import platform
 import subprocess
 from pathlib import Path
 
-from mt.runtime.cores import usable_cores
+from mt.runtime.process import usable_cores
 
 _PACKAGES = ("mt", "torch", "numpy", "sentencepiece", "sacrebleu", "hydra-core")
 

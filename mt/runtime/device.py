@@ -14,7 +14,7 @@ import torch
 from mt.config.schema import Device, Precision
 from mt.errors import UserError
 from mt.runtime import distributed
-from mt.runtime.cores import usable_cores
+from mt.runtime.process import usable_cores
 
 # mallopt's parameter numbers, from glibc's malloc.h
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4

@@ -211,12 +211,6 @@ def clear_stop() -> None:
     barrier()
 
 
-def say(line: str) -> None:
-    """Print a line on stderr, from rank 0 alone."""
-    if rank() == 0:
-        print(line, file=sys.stderr, flush=True)
-
-
 def lost_contact(error: BaseException) -> bool:
     """Whether an exception only says that another process has ended."""
     if not _group or not isinstance(error, RuntimeError):

@@ -10,7 +10,7 @@ from types import FrameType
 
 from mt.config.schema import Device
 from mt.errors import UserError
-from mt.runtime.signals import LAUNCHER, STOP_SIGNALS
+from mt.runtime.process import LAUNCHER, STOP_SIGNALS
 
 _GRACE = 120  # seconds for saving, after which torch's launcher kills
 

@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Any
 
 from mt.runtime import distributed
-from mt.runtime.signals import STOP_SIGNALS
+from mt.runtime.process import STOP_SIGNALS
 
 
 class Interrupted(Exception):

@@ -28,6 +28,7 @@ from mt.reporting.runlog import RunLog
 from mt.run_folder import RunFolder, checkpoint_name, find_checkpoint
 from mt.runtime import distributed
 from mt.runtime.device import explain_out_of_memory, start_runtime
+from mt.runtime.process import say
 from mt.runtime.stop import StopRequest
 from mt.training.loop import run_updates
 from mt.training.saving import find_resumable, model_to_score, save, settle_best
@@ -48,8 +49,8 @@ def train(config: TrainConfig) -> int:
     run = RunFolder(config.run.folder)
     check_language(config.data.target)
     runtime = start_runtime(config.train.device, config.train.precision, config.train.threads, together=True)
-    sources = distributed.rank_0_first(lambda: locate(config.data, distributed.say))
-    with locked(run.lock, report=distributed.say) if distributed.rank() == 0 else nullcontext():
+    sources = distributed.rank_0_first(lambda: locate(config.data, say))
+    with locked(run.lock, report=say) if distributed.rank() == 0 else nullcontext():
         distributed.barrier()
         if not all(distributed.all_gather(run.lock.exists())):
             raise UserError(f"{run.path} is not visible to all processes: run.root must be where every machine sees it")

@@ -12,7 +12,7 @@ from mt.config.compose import compose
 from mt.config.schema import Device, Precision
 from mt.errors import DataUnavailable, UserError
 from mt.runtime.launcher import processes_to_start
-from mt.runtime.signals import LAUNCHER
+from mt.runtime.process import LAUNCHER
 
 
 @pytest.fixture

@@ -57,9 +57,3 @@ def test_nobody_else_announces_a_stop():
     assert distributed.announced_stop() is None
     distributed.clear_stop()
     assert not distributed.lost_contact(RuntimeError("gloo: connection closed by peer"))
-
-
-def test_a_line_is_printed_on_stderr(capsys):
-    distributed.say("a line")
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("", "a line\n")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from mt.runtime import stop as stop_module
-from mt.runtime.signals import STOP_SIGNALS
+from mt.runtime.process import STOP_SIGNALS
 from mt.runtime.stop import Interrupted, StopRequest
 
 

@@ -1,4 +1,4 @@
-"""The cores that this process may use."""
+"""This process without torch: its cores and its messages."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mt.runtime.cores import usable_cores
+from mt.runtime.process import say, usable_cores
 
 
 def test_cores_are_those_that_the_process_may_use(monkeypatch):
@@ -23,5 +23,13 @@ def test_a_system_without_affinity_gives_all_cores(monkeypatch, count, expected)
 
 
 def test_counting_cores_imports_no_torch():
-    code = "import sys; from mt.runtime.cores import usable_cores; usable_cores(); sys.exit('torch' in sys.modules)"
+    code = "import sys; from mt.runtime.process import usable_cores; usable_cores(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_only_rank_0_says_a_line_on_stderr(capsys, monkeypatch):
+    say("a line")
+    monkeypatch.setenv("RANK", "1")
+    say("another")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "a line\n")

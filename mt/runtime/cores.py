@@ -1,8 +1,0 @@
-"""The number of cores to work with; a module of its own, because it needs no torch."""
-
-import os
-
-
-def usable_cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
