@@ -1,4 +1,4 @@
-"""The training loop: when to update, log, validate, save and stop. All processes decide alike."""
+"""The training loop: when to update, log, validate, save and stop. All processes make the same decisions."""
 
 import math
 import time
@@ -20,7 +20,7 @@ from mt.training.step import Learner, StepMetrics, train_step, try_batch
 from mt.training.validation import Validator
 
 GIVE_UP_AFTER = 10  # updates in a row whose gradient is not finite
-_NAMED = 3  # of their lines, in the message
+_SHOWN_LINES = 3
 
 
 def run_updates(
@@ -33,11 +33,11 @@ def run_updates(
     log: RunLog,
     stop: StopRequest,
 ) -> None:
-    """Update until the budget is spent, patience runs out or a signal arrives; a validation follows the last update."""
+    """Train until the budget is spent, patience runs out or a signal arrives; then validate the last update."""
     train, rank, world_size = config.train, distributed.rank(), distributed.world_size()
 
     def validate_and_save() -> None:
-        with suppress(Interrupted):  # a validation that a signal cuts short follows when the run is resumed
+        with suppress(Interrupted):  # a validation that a signal stops is repeated when the run is resumed
             validator.validate(state, log, stop)
             save()
         state.seconds = stop.agree(state.seconds)
@@ -77,11 +77,11 @@ def run_updates(
 
 
 def _next_epoch(config: TrainConfig, corpus: PreparedCorpus, state: TrainerState, stop: StopRequest) -> Epoch | None:
-    """The plan of the epoch; None, in all processes, if a signal arrived while its subwords were drawn."""
+    """The plan of the epoch, or None, in all processes, if a signal arrived while its subwords were drawn."""
     epoch, sampling = None, config.tokenizer.sampling
     with suppress(Interrupted):
         epoch = corpus.epoch(state.epoch, config.seed, config.train.update_tokens, sampling, stop.raise_if_wanted)
-        assert state.update_in_epoch < len(epoch), "a resumed run has the corpus that it began with"
+        assert state.update_in_epoch < len(epoch), "a resumed run has the same corpus"
     state.seconds = stop.agree(state.seconds)
     return epoch if stop.number is None else None
 
@@ -105,7 +105,7 @@ def _log_metrics(state: TrainerState, lr: float, memory: float, log: RunLog) -> 
 def _report_skipped(
     state: TrainerState, update: Update, step: StepMetrics, corpus: PreparedCorpus, run: RunFolder, log: RunLog
 ) -> None:
-    """Report an update that was skipped; after GIVE_UP_AFTER in a row, end the run.
+    """Report a skipped update; after GIVE_UP_AFTER in a row, end the run.
 
     The error names the lines of the batches whose loss was not finite or, if only the gradient was not, all lines.
     """
@@ -113,23 +113,13 @@ def _report_skipped(
     if state.skipped_in_a_row < GIVE_UP_AFTER:
         return
     shares = [(batch, loss) for batch, loss in zip(update.batches, step.losses, strict=True) if batch.target_tokens]
-    own = [
-        [
-            corpus.where(int(row))
-            for batch, loss in shares
-            if every or not math.isfinite(loss)
-            for row in batch.sentences
-        ]
-        for every in (False, True)
-    ]
-    named, all_lines = (
-        [line for part in each for line in part] for each in zip(*distributed.all_gather(own), strict=True)
-    )
-    lines = named or all_lines
+    own = [(corpus.where(int(row)), math.isfinite(loss)) for batch, loss in shares for row in batch.sentences]
+    everything = [entry for part in distributed.all_gather(own) for entry in part]
+    lines = [line for line, finite in everything if not finite] or [line for line, _ in everything]
     if distributed.rank() == 0:
         run.not_finite.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     raise UserError(
-        f"{GIVE_UP_AFTER} updates in a row had no finite gradient, the last one with {'; '.join(lines[:_NAMED])}"
-        f" (all its lines are in {run.not_finite}): correct or remove them if they are odd, else lower optim.factor or"
+        f"{GIVE_UP_AFTER} updates in a row had no finite gradient, the last one with {'; '.join(lines[:_SHOWN_LINES])}"
+        f" (all its lines are in {run.not_finite}): correct or remove faulty lines, else lower optim.factor or"
         f" optim.peak_lr, or raise optim.warmup_steps; earlier checkpoints are in {run.checkpoints}"
     )

@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy, computed without ever holding all logits.
+"""Label-smoothed cross-entropy, computed without holding all logits at once.
 
 Definition (as in torch's `label_smoothing`, Szegedy et al. 2016): the target distribution is (1 - e) on the reference
 token plus e/V on each of the V classes, the reference included. Padding never counts. Losses are sums; the caller
@@ -25,9 +25,8 @@ class Loss:
 def label_smoothed_loss(states: Tensor, weight: Tensor, targets: Tensor, smoothing: float, non_padding: Tensor) -> Loss:
     """The loss of states [B, T, D] under output matrix weight [V, D] for targets [B, T].
 
-    `non_padding` [N] are the positions of the tokens that count in the flattened targets. (Searching for them here
-    would make the CPU wait for the GPU.) Under autocast the matrix multiplications have its dtype; everything else is
-    float32.
+    `non_padding` [N] are the positions of the tokens in the flattened targets. (Searching for them here would make the
+    CPU wait for the GPU.) Under autocast, matrix multiplications have its dtype; everything else is float32.
     """
     rows = states.flatten(0, 1).index_select(0, non_padding).to(weight.dtype)
     kept = targets.flatten().index_select(0, non_padding)
@@ -41,10 +40,10 @@ def label_smoothed_loss(states: Tensor, weight: Tensor, targets: Tensor, smoothi
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Cross-entropy of rows @ weight.T in chunks of rows; gradients are computed while the logits of a chunk exist.
+    """Cross-entropy of rows @ weight.T in chunks of rows; the gradients are computed beside the logits of each chunk.
 
-    Only the softmax goes over all logits. The share of the smoothing in loss and gradient is linear in the logits,
-    e rows . mean(weight), and so needs none of them.
+    Only the softmax reads all logits. The smoothing's share of the loss is linear in them, e rows . mean(weight), so
+    that it is computed without them.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The numbers that a training logs: summed over updates and processes, then divided once."""
+"""The metrics that a training logs: summed over updates and processes, then divided once."""
 
 import math
 from dataclasses import dataclass, fields
@@ -6,12 +6,12 @@ from dataclasses import dataclass, fields
 from mt.runtime import distributed
 from mt.training.step import StepMetrics
 
-SHARES = ("loss", "nll", "tokens", "cells", "target_tokens", "all_target_tokens")  # sums of one process's share
+SHARES = ("loss", "nll", "tokens", "cells", "target_tokens", "all_target_tokens")  # summed over this process alone
 
 
 @dataclass
 class TrainingMetrics:
-    """Sums since the last log line: losses and tokens over this process's share, the others over whole updates."""
+    """Sums since the last log line: those named in SHARES over this process's share, the others over whole updates."""
 
     loss: float = 0.0  # label-smoothed, in nats
     nll: float = 0.0  # in nats
@@ -19,9 +19,9 @@ class TrainingMetrics:
     cells: float = 0  # tokens and padding
     target_tokens: float = 0  # without skipped updates
     all_target_tokens: float = 0
-    updates: int = 0  # without skipped ones
+    updates: int = 0  # skipped ones do not count
     grad_norm: float = 0.0
-    seconds: float = 0.0  # of updates alone
+    seconds: float = 0.0  # without validating and saving
 
     def add(self, step: StepMetrics, seconds: float) -> None:
         """Add one update."""
@@ -37,9 +37,9 @@ class TrainingMetrics:
             self.grad_norm += step.grad_norm
 
     def values(self, lr: float, target_tokens: int, memory: float, epoch: int) -> dict[str, float]:
-        """The numbers of a log line, over all processes, which all call this. To log another one, add it here.
+        """The metrics of a log line, over all processes, which all call this. To log another metric, add it here.
 
-        The arguments are logged as they are: the learning rate, all target tokens so far, GiB, and the epoch.
+        The arguments are logged unchanged: learning rate, target tokens of the whole run, GiB, epoch.
         """
         sums = dict(zip(SHARES, distributed.all_reduce_sum([getattr(self, name) for name in SHARES]), strict=True))
         counted = sums["target_tokens"] or math.nan  # none if every update was skipped
@@ -63,5 +63,5 @@ class TrainingMetrics:
 
 
 def perplexity(nll: float) -> float:
-    """exp of the unsmoothed loss per token, or infinity if that is too large for a float."""
+    """exp of the unsmoothed loss per token; infinity if that is too large for a float."""
     return math.inf if nll > 700 else math.exp(nll)

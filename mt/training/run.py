@@ -1,10 +1,9 @@
-"""The story of a training, from its configuration to its scores."""
+"""A training from its configuration to its scores."""
 
 import json
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from mt.checkpoint.folder import Checkpoint
@@ -41,10 +40,10 @@ SAMPLING_SECONDS, SAMPLING_BYTES = 250e-6, 1400  # per pair, at the peak; measur
 
 
 def train(config: TrainConfig) -> int:
-    """Train the configured run, or resume it, and score its test sets; returns the exit code.
+    """Train the configured run, or resume it, score its test sets, and return the exit code.
 
     0: finished, now or before. 128 + n: stopped by signal n, after saving. All processes that a launcher started call
-    this together; rank 0 alone writes. Raises UserError, and DataUnavailable if the text is neither here nor reachable.
+    this together; only rank 0 writes. Raises UserError, and DataUnavailable for text that cannot be had.
     """
     run = RunFolder(config.run.folder)
     check_language(config.data.target)
@@ -53,24 +52,27 @@ def train(config: TrainConfig) -> int:
     with locked(run.lock, report=say) if distributed.rank() == 0 else nullcontext():
         distributed.barrier()
         if not all(distributed.all_gather(run.lock.exists())):
-            raise UserError(f"{run.path} is not visible to all processes: run.root must be where every machine sees it")
+            raise UserError(f"not all processes see {run.path}: set run.root to a folder that every machine shares")
         store = CheckpointStore(run)
         resumed, warnings = distributed.broadcast(lambda: find_resumable(store))
         changed = check_resumable(str(run.path), resumed.config, config) if resumed else []
-        packed = resumed.load_state() if resumed else {}
-        with _open_log(run, packed) as log:
+        packed = resumed.load_state() if resumed else {"log": {}}
+        with RunLog(run, packed["log"]) if distributed.rank() == 0 else RunLog(None, console=False) as log:
             for line in warnings:
                 log.warning(line)
             for line in changed:
                 log.info(f"changed since the run began: {line}")
-            init_from = config.train.init_from
-            start_from = resumed
+            init_from, start_from = config.train.init_from, resumed
             if init_from and not resumed:
                 found = distributed.broadcast(lambda: find_checkpoint(init_from, "train.init_from"))
                 start_from = Checkpoint.open(found)
                 log.info(f"starting from the weights and tokenizers of {found}")
             tokenizers_from = start_from.folder if start_from and init_from else None
-            corpus = _prepare(config, sources, tokenizers_from, log)
+            corpus = distributed.rank_0_first(
+                lambda: prepare(sources, config.data, config.tokenizer, config.seed, log.info, tokenizers_from)
+            )
+            if len(set(distributed.all_gather(corpus.folder.name))) > 1:
+                raise UserError("the processes see different texts: keep data/ in a folder that every machine shares")
             learner = Learner.create(config, corpus.tokenizers, runtime, start_from)
             _describe(config, corpus, learner, log)
             state = TrainerState()
@@ -90,26 +92,6 @@ def train(config: TrainConfig) -> int:
             return code
 
 
-def _open_log(run: RunFolder, packed: dict[str, Any]) -> RunLog:
-    """The log of the run, cut back to the checkpoint that it resumes from; on rank 0 alone it writes."""
-    if distributed.rank() > 0:
-        return RunLog(None, console=False)
-    position = packed.get("log") if packed else {}
-    if not isinstance(position, dict) or not all(isinstance(size, int) for size in position.values()):
-        raise UserError(f"the training state in {run.path} is not one of this mt: begin another run.name")
-    return RunLog(run, position)
-
-
-def _prepare(config: TrainConfig, sources: Sources, tokenizers_from: Path | None, log: RunLog) -> PreparedCorpus:
-    """The prepared corpus, the same in all processes; rank 0 makes it if needed."""
-    corpus = distributed.rank_0_first(
-        lambda: prepare(sources, config.data, config.tokenizer, config.seed, log.info, tokenizers_from)
-    )
-    if len(set(distributed.all_gather(corpus.folder.name))) > 1:
-        raise UserError("the processes see different texts: data/ must be where every machine sees it")
-    return corpus
-
-
 def _describe(config: TrainConfig, corpus: PreparedCorpus, learner: Learner, log: RunLog) -> None:
     """Log the model, the data and the environment."""
     parameters = sum(parameter.numel() for parameter in learner.model.parameters())
@@ -123,8 +105,8 @@ def _describe(config: TrainConfig, corpus: PreparedCorpus, learner: Learner, log
     if config.tokenizer.sampling and pairs >= MANY_TO_SAMPLE:
         minutes, memory = pairs * SAMPLING_SECONDS / 60, pairs * SAMPLING_BYTES * distributed.local_world_size()
         log.warning(
-            f"tokenizer.sampling draws all {pairs:,} pairs anew before each epoch: about {minutes:,.0f} minutes and"
-            f" {memory / 2**30:,.1f} GiB on this machine; 0 is off"
+            f"tokenizer.sampling draws all {pairs:,} pairs anew before each epoch, which takes about"
+            f" {minutes:,.0f} minutes and {memory / 2**30:,.1f} GiB on this machine; 0 turns it off"
         )
 
 
@@ -136,18 +118,18 @@ def _restore(
     packed: dict[str, Any],
     log: RunLog,
 ) -> TrainerState:
-    """The state of the run at its last checkpoint; optimizer, scaler and random generators are set to it."""
+    """Set optimizer, scaler and random generators to the last checkpoint, and return the run's state there."""
     before = resumed.meta.get("corpus")
     if before != corpus.folder.name:
         raise UserError(
-            f"{resumed.folder} was trained on the prepared corpus {before}, and the text or its preparation now gives"
-            f" {corpus.folder.name}: put it back, or begin another run.name"
+            f"{resumed.folder} was trained on the prepared corpus {before}, but the text or its settings now give"
+            f" {corpus.folder.name}: restore them, or choose another run.name"
         )
     state, processes = restore(packed, config.seed, learner.optimizer, learner.scaler, learner.runtime.device)
     log.info(f"resuming from {resumed.folder.name}, epoch {state.epoch}")
     if processes != distributed.world_size():
         now = f"saved by {processes} processes, now {distributed.world_size()}"
-        log.info(f"{now}: the same updates follow, except that dropout draws anew")
+        log.info(f"{now}: the updates stay the same, but dropout is drawn anew")
     return state
 
 
@@ -168,7 +150,7 @@ def _update(
     store: CheckpointStore,
     log: RunLog,
 ) -> int:
-    """Train to the end of the budget and save; the exit code of a run that is cut short, else 0."""
+    """Train to the end of the budget and save; returns 0, or the exit code of a run that was stopped."""
     train, decode = config.train, replace(config.decode, beam_size=config.train.validate_beam, nbest=1)
     validator = Validator(
         Translator(learner.model, corpus.tokenizers, decode, learner.runtime),
@@ -190,7 +172,7 @@ def _update(
             if stop.heard is None or not distributed.lost_contact(error):
                 raise
             log.warning(f"lost contact with another process; the last checkpoint is in {store.folder}")
-            return 1  # that process has said why, and the launcher ends the others
+            return 1  # that process has printed the reason, and the launcher ends the others
     if stop.number is None:
         return 0
     log.info(f"stopped by signal {stop.number} at update {state.update}; the same command resumes the run")
@@ -206,14 +188,14 @@ def _score(
     store: CheckpointStore,
     log: RunLog,
 ) -> None:
-    """Score the average of the checkpoints, or the best one, on the test sets, for the only time."""
+    """Score the average of the checkpoints, or the best one, on the test sets, once."""
     checkpoint = Checkpoint.open(distributed.broadcast(lambda: model_to_score(store, config, state, log)))
     translator = Translator.of(checkpoint, config.decode, learner.runtime.in_float32())
     sets = distributed.broadcast(lambda: own_sets(sources, log.info))
     for name, chosen in sets.items() if distributed.rank() == 0 else ():
         train = read_pairs(sources.train, keep_invalid=config.data.invalid_utf8 is InvalidText.skip)
         if repeated := overlap(train, zip(chosen.sources, chosen.references, strict=True)):
-            log.warning(f"{name}: {repeated} of {len(chosen.sources)} pairs occur in the training text")
+            log.warning(f"{name}: {repeated} of {len(chosen.sources)} pairs are in the training text, too")
     if not sets:
         sets = {"dev": EvaluationSet(corpus.dev.sources, corpus.dev.references)}
     model = checkpoint.folder.name

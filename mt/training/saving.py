@@ -1,4 +1,4 @@
-"""The checkpoints of a training: found when it is resumed, written while it runs, and chosen at its end."""
+"""The checkpoints of a training: finding one to resume from, saving, and choosing the model to score."""
 
 import time
 from pathlib import Path
@@ -17,31 +17,26 @@ from mt.training.step import Learner
 
 
 def find_resumable(store: CheckpointStore) -> tuple[Checkpoint | None, list[str]]:
-    """The checkpoint to resume from, verified, if the run has saved one, and warnings about others."""
+    """The verified checkpoint to resume from, if the run has saved one, and warnings about corrupt ones."""
     warnings: list[str] = []
     store.clean()
     newest = store.newest(warnings.append)
     if not newest and store.run.saved.exists():
         raise UserError(
-            f"{store.run.path} has saved checkpoints before, and they are gone from {store.folder}: put them back, or"
-            f" remove {store.run.path} to begin again"
+            f"{store.run.path} has saved checkpoints before, but {store.folder} has none: put them back, or remove"
+            f" {store.run.path} to start again"
         )
     return newest, warnings
 
 
 def settle_best(state: TrainerState, store: CheckpointStore, log: RunLog) -> None:
-    """Make the index name the best checkpoint that the state knows, or none if that one is corrupt or gone."""
-
-    def settle() -> bool:
-        name = checkpoint_name(state.best_update)
-        there = state.best_update > 0 and store.intact(name)
-        if store.index().get("best") != (name if there else None):
-            store.set(best=name if there else None)
-        return there
-
-    if not distributed.broadcast(settle) and state.best_update:
-        lost = f"the best checkpoint, of update {state.best_update}, is corrupt or gone"
-        log.warning(f"{lost}: the next validation counts as the best")
+    """Make the index name the best checkpoint of the state, or none if that one is corrupt or gone."""
+    name = checkpoint_name(state.best_update)
+    there = distributed.broadcast(lambda: state.best_update > 0 and store.intact(name))
+    if distributed.rank() == 0 and store.index().get("best") != (name if there else None):
+        store.set(best=name if there else None)
+    if state.best_update and not there:
+        log.warning(f"the best checkpoint, {name}, is corrupt or gone: the next validation counts as the best")
         state.best, state.best_update = None, 0
 
 
@@ -54,7 +49,7 @@ def save(
     log: RunLog,
     stop: StopRequest,
 ) -> None:
-    """Save a checkpoint of this moment, and delete those that are not needed any more."""
+    """Save a checkpoint, and delete those that are no longer needed."""
     state.seconds = stop.agree(state.seconds)
     packed = pack(state, learner.optimizer, learner.scaler, learner.runtime.device, log.position())
     if distributed.rank() == 0:
@@ -66,8 +61,8 @@ def save(
         write_checkpoint(store.folder / name, weights, config, corpus.tokenizers, meta, packed)
         store.run.saved.touch()
         best = {"best": checkpoint_name(state.best_update)} if state.best_update else {}
-        previous = {"previous": before} if before != name else {}  # in case the last one is damaged
-        store.set(last=name, average=None, **previous, **best)  # an average of earlier ones is not the run's any more
+        previous = {"previous": before} if before != name else {}  # in case the last one becomes corrupt
+        store.set(last=name, average=None, **previous, **best)  # because an average of earlier ones is out of date
         needed = _to_average(config, state)
         store.delete([name for name in store.names() if name not in needed])
         size = sum(path.stat().st_size for path in (store.folder / name).iterdir())
@@ -76,24 +71,25 @@ def save(
 
 
 def model_to_score(store: CheckpointStore, config: TrainConfig, state: TrainerState, log: RunLog) -> Path:
-    """The averaged checkpoint, written now, or the best one; corrupt ones are left out with a warning."""
-    names = []
-    for name in _to_average(config, state):
-        if store.intact(name):
-            names.append(name)
-        else:
-            log.warning(f"{store.folder / name} is corrupt or gone: the average does without it")
+    """The average of checkpoints, written now, or the best one; corrupt ones are left out with a warning."""
+
+    def usable(name: str, instead: str) -> bool:
+        intact = store.intact(name)
+        if not intact:
+            log.warning(f"{store.folder / name} is corrupt or gone: {instead}")
+        return intact
+
+    names = [name for name in _to_average(config, state) if usable(name, "it is left out of the average")]
     if len(names) > 1:
         folder = store.average(names)
         log.info(f"averaged the weights of {len(names)} checkpoints, {names[0]} to {names[-1]}")
         return folder
-    store.set(average=None)
     index = store.index()
     best = index.get("best", index["last"])
-    if not store.intact(best):
-        log.warning(f"{store.folder / best}, the best checkpoint, is corrupt or gone: the last one is scored")
-        store.set(best=index["last"])
+    if not usable(best, "the last checkpoint is scored instead of the best"):
         best = index["last"]
+        store.set(best=best)
+    store.set(average=None)
     return store.folder / best
 
 

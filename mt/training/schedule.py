@@ -1,4 +1,4 @@
-"""The optimizer, and its learning rate as a function of the update's number (1 is the first)."""
+"""The optimizer, and its learning rate as a function of the update, which counts from 1."""
 
 from collections.abc import Callable
 
@@ -14,17 +14,17 @@ def noam(update: int, config: OptimConfig, d_model: int) -> tuple[float, float]:
 
 
 def inverse_sqrt(update: int, config: OptimConfig, d_model: int) -> tuple[float, float]:
-    """The shape of noam with its peak, which is reached at the end of warm-up, given as peak_lr."""
+    """The shape of noam, but with its peak given as peak_lr."""
     return config.peak_lr, _warm_up_and_decay(update, config.warmup_steps)
 
 
 def constant(update: int, config: OptimConfig, d_model: int) -> tuple[float, float]:
-    """Linear warm-up to peak_lr, which stays."""
+    """Linear warm-up to peak_lr, then constant."""
     return config.peak_lr, min(1.0, update / config.warmup_steps)
 
 
-# Each gives the peak and the share of it at an update. To add one, add it to mt.config.schema.Schedule and register it
-# here.
+# A schedule returns its peak and the share of the peak at an update. To add one, name it in mt.config.schema.Schedule
+# and register it here.
 SCHEDULES: dict[Schedule, Callable[[int, OptimConfig, int], tuple[float, float]]] = {
     Schedule.noam: noam,
     Schedule.inverse_sqrt: inverse_sqrt,
@@ -35,7 +35,7 @@ SCHEDULES: dict[Schedule, Callable[[int, OptimConfig, int], tuple[float, float]]
 def learning_rate(update: int, config: OptimConfig, d_model: int, max_updates: int | None = None) -> float:
     """The learning rate of an update >= 1.
 
-    In the last share `cooldown` of `max_updates` it also falls linearly to 0 (Hägele et al. 2024, section 3).
+    Over the last share `cooldown` of `max_updates` it also falls linearly to 0 (Hägele et al. 2024, section 3).
     """
     if update < 1:
         raise ValueError(f"updates count from 1, not {update}")
@@ -46,12 +46,12 @@ def learning_rate(update: int, config: OptimConfig, d_model: int, max_updates: i
 
 
 def _warm_up_and_decay(update: int, warmup: int) -> float:
-    """1 at the end of warm-up, and proportional to update^-0.5 from there on."""
+    """1 at the end of warm-up, proportional to update^-0.5 after it."""
     return min(update / warmup, (warmup / update) ** 0.5)
 
 
 def make_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
-    """The configured optimizer of all parameters; training sets its learning rate at each update."""
+    """The configured optimizer of all parameters; each step sets its learning rate."""
     parameters = list(model.parameters())
     lr = config.peak_lr  # replaced before the first update
     if config.name is Optimizer.sgd:

@@ -1,4 +1,4 @@
-"""Everything that a run needs to be resumed besides the weights, and its form in training_state.pt."""
+"""The state of a training besides its weights, and its form in training_state.pt."""
 
 import math
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _NAMES_ON_DISK = {"loss": "smoothed", "tokens": "real_tokens", "cells": "padded_
 
 @dataclass
 class TrainerState:
-    """How far a run is, the same in all processes. Epochs count from 1; `update` is the last one done."""
+    """The progress of a run, the same in all processes. Epochs count from 1; `update` is the last one done."""
 
     update: int = 0
     epoch: int = 1
@@ -36,7 +36,7 @@ class TrainerState:
     metrics: TrainingMetrics = field(default_factory=TrainingMetrics)  # of this process, since the last log line
 
     def advance(self, step: StepMetrics, target_tokens: int, updates_in_epoch: int, seconds: float) -> None:
-        """Count an update of so many target tokens, which took so many seconds."""
+        """Count one update, with its target tokens (of all processes) and its seconds."""
         self.update += 1
         self.metrics.add(step, seconds)
         if step.finite:
@@ -50,9 +50,9 @@ class TrainerState:
             self.epoch, self.update_in_epoch = self.epoch + 1, 0
 
     def record(self, bleu: float, nll: float) -> bool:
-        """Record the validation of this update; whether it is the best so far.
+        """Record the validation of this update, and return whether it is the best so far.
 
-        The higher BLEU is better; if it is equal, the lower loss. A number that is not finite is never better.
+        A higher BLEU is better; if it is equal, a lower loss. A number that is not finite is never better.
         """
         score = bleu, -nll
         better = math.isfinite(nll) and math.isfinite(bleu) and (self.best is None or score > self.best)
@@ -63,17 +63,14 @@ class TrainerState:
         return better
 
     def was_validated(self) -> bool:
-        """Whether this update was."""
+        """Whether the last update was validated."""
         return self.update in dict(self.validated)
 
     def share_done(self, train: TrainingConfig) -> float:
-        """The share of the budget that is spent, 1 for all of it: the largest one of any limit."""
-        shares = [
-            (self.update, train.max_updates),
-            (self.epoch - 1, train.max_epochs),
-            (self.seconds / 60, train.max_minutes),
-        ]
-        return max(done / limit for done, limit in shares if limit is not None)
+        """The spent share of the budget, at least 1 if it is used up: the largest share among the limits."""
+        limits = train.max_updates, train.max_epochs, train.max_minutes
+        done = self.update, self.epoch - 1, self.seconds / 60
+        return max(spent / limit for spent, limit in zip(done, limits, strict=True) if limit is not None)
 
     def out_of_patience(self, train: TrainingConfig) -> bool:
         return 0 < train.patience <= self.validations_without_better
@@ -83,7 +80,7 @@ class TrainerState:
         return self.share_done(train) >= 1 or self.out_of_patience(train)
 
     def to_average(self, count: int, which: Which) -> list[int]:
-        """The updates, in order, whose checkpoints make the average of the run."""
+        """The updates, in order, whose checkpoints are averaged at the end of the run."""
         if which is Which.last:
             return [update for update, _ in self.validated[-count:]]
         best = sorted(self.validated, key=lambda entry: -entry[1])[:count]
@@ -97,20 +94,15 @@ def pack(
     device: torch.device,
     log: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The training state of all processes, which all call this; only types that `weights_only` accepts.
+    """The training state in types that `weights_only` accepts. All processes call this.
 
     `log` is the position of the run's log, see `RunLog.position`.
     """
     progress = asdict(state)
     sums = {_NAMES_ON_DISK.get(name, name): value for name, value in progress.pop("metrics").items()}
-    own = {"random": get_random_states(device), "recent": sums}
-    return {
-        "progress": progress,
-        "optimizer": optimizer.state_dict(),
-        "scaler": scaler.state_dict(),
-        "processes": distributed.all_gather(own),
-        "log": dict(log),
-    }
+    processes = distributed.all_gather({"random": get_random_states(device), "recent": sums})
+    states = {"optimizer": optimizer.state_dict(), "scaler": scaler.state_dict()}
+    return {"progress": progress, **states, "processes": processes, "log": dict(log)}
 
 
 def restore(
@@ -120,15 +112,18 @@ def restore(
     scaler: torch.amp.GradScaler,
     device: torch.device,
 ) -> tuple[TrainerState, int]:
-    """Restore the state that `pack` returned; the number of processes that it was packed by comes with it.
+    """Restore the state that `pack` returned; also returns the number of processes that it came from.
 
-    With another number of processes, only the random states are new. Raises UserError if it is no such state.
+    If that number is another one now, only the random states are new. Raises UserError for any other state.
     """
+    names = {item.name: _NAMES_ON_DISK.get(item.name, item.name) for item in fields(TrainingMetrics)}
     try:
         processes = list(packed["processes"])
         optimizer.load_state_dict(packed["optimizer"])
         scaler.load_state_dict(packed["scaler"])
-        all_metrics = [_metrics(process["recent"]) for process in processes]
+        all_metrics = [
+            TrainingMetrics(**{name: each["recent"][on_disk] for name, on_disk in names.items()}) for each in processes
+        ]
         same = len(processes) == distributed.world_size()
         metrics = all_metrics[distributed.rank() if same else 0]
         state = TrainerState(**packed["progress"], metrics=metrics)
@@ -142,8 +137,3 @@ def restore(
         return state, len(processes)
     except (KeyError, TypeError, ValueError, IndexError, RuntimeError, AttributeError, OverflowError) as error:
         raise UserError(f"the training state fits no run of this mt: {error!r}".replace("\n", " ")) from error
-
-
-def _metrics(on_disk: Mapping[str, Any]) -> TrainingMetrics:
-    names = [item.name for item in fields(TrainingMetrics)]
-    return TrainingMetrics(**{name: on_disk[_NAMES_ON_DISK.get(name, name)] for name in names})

@@ -1,4 +1,4 @@
-"""One optimizer step: the gradient of an update's sentences over all processes, and its application."""
+"""One optimizer step: the gradient of an update over all processes, and the change of the weights."""
 
 import math
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from mt.training.schedule import make_optimizer
 
 @dataclass(frozen=True)
 class Learner:
-    """A model in training mode, with its optimizer and gradient scaler: everything that a step changes."""
+    """A model in training mode with its optimizer and gradient scaler: everything that a step changes."""
 
     model: Transformer
-    ddp_model: nn.Module  # the model as a step calls it, see `distributed.data_parallel`
+    ddp_model: nn.Module  # the same model, wrapped by DDP if there are several processes
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     runtime: Runtime
@@ -55,7 +55,7 @@ class Learner:
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """The numbers of one step: sums over this process's share, and the gradient norm of the whole update."""
+    """The metrics of one step: sums over this process's share, and the gradient norm of the whole update."""
 
     losses: list[float]  # label-smoothed, one per batch
     nll: float
@@ -71,10 +71,10 @@ class StepMetrics:
 
 
 def train_step(learner: Learner, update: Update, lr: float, optim: OptimConfig) -> StepMetrics:
-    """Take one optimizer step. A gradient that is not finite is skipped; it is the same on every process.
+    """Take one optimizer step. If the gradient is not finite, which all processes see alike, the step is skipped.
 
-    The loss is a sum, divided by the target tokens of all processes. Because DDP takes the mean of the processes'
-    gradients, in the backward pass of the last batch, the loss is also multiplied by their number.
+    The loss is a sum, divided by the target tokens of all processes. Because DDP averages the processes' gradients, in
+    the backward pass of the last batch, the loss is also multiplied by their number.
     """
     model, ddp_model, optimizer, scaler = learner.model, learner.ddp_model, learner.optimizer, learner.scaler
     losses = []
@@ -96,7 +96,7 @@ def train_step(learner: Learner, update: Update, lr: float, optim: OptimConfig) 
     scaler.update()
     optimizer.zero_grad()
     batches = [batch for batch in update.batches if batch.target_tokens]
-    # Losses are read only now, because a GPU would otherwise wait for the CPU after each batch
+    # The losses are read only now, because reading one makes the CPU wait for the GPU
     return StepMetrics(
         losses=[float(loss.smoothed.detach()) for loss in losses],
         nll=sum(float(loss.nll) for loss in losses),
@@ -110,8 +110,8 @@ def train_step(learner: Learner, update: Update, lr: float, optim: OptimConfig) 
 def try_batch(learner: Learner, batch: Batch, label_smoothing: float) -> None:
     """Run the batch that needs most memory, so that memory runs out now if it ever does; changes nothing.
 
-    The optimizer's future state is allocated meanwhile. The gradients are all-reduced like those of an update, because
-    DDP reorders its buckets after the first time: so all updates, also of a resumed run, are summed in the same order.
+    Memory for the optimizer's future state is held meanwhile. DDP reorders its buckets after their first all-reduce;
+    because that happens here, all updates, also those of a resumed run, are summed in the same order.
     """
     random_states = get_random_states(learner.runtime.device)
     parameters = list(learner.model.parameters())

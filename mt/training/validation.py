@@ -1,4 +1,4 @@
-"""Validation during training: loss, perplexity, and BLEU of real translations."""
+"""Validation during training: loss, perplexity, and BLEU of decoded translations."""
 
 from dataclasses import dataclass
 from itertools import islice
@@ -21,25 +21,23 @@ SAMPLES = 3  # translations that are logged
 
 @dataclass(frozen=True)
 class Validator:
-    """Validates the model of a translator, shared among the processes; changes neither its mode nor random states."""
+    """Validates a translator's model, with the work divided among the processes; changes no random state."""
 
     translator: Translator
     dev: DevelopmentSet
     batches: list[Batch]  # of the whole development set, for the loss
-    sentences: int  # translated for BLEU
+    sentences: int  # the number translated for BLEU
     language: str
     label_smoothing: float
 
     def validate(self, state: TrainerState, log: RunLog, stop: StopRequest) -> None:
         """Validate, record the result in the state, and log it.
 
-        Raises Interrupted, in all processes, once one of them is asked to stop.
+        Raises Interrupted, in all processes, when one of them is asked to stop.
         """
         loss, nll = self.losses(stop)
-        translations = [
-            best[0].text for best in self.translator.translate_ids(self.dev.source_ids[: self.sentences], stop)
-        ]
-        references = self.dev.references[: self.sentences]
+        nbest = self.translator.translate_ids(self.dev.source_ids[: self.sentences], stop)
+        translations, references = [found[0].text for found in nbest], self.dev.references[: self.sentences]
         score = bleu(translations, references, self.language)
         beam = self.translator.decode.beam_size
         kind = "greedy" if beam == 1 else f"beam{beam}"
@@ -58,8 +56,7 @@ class Validator:
         """The label-smoothed and the unsmoothed loss of the development set, in nats per token."""
         model, runtime = self.translator.model, self.translator.runtime
         model.eval()
-        smoothed = nll = 0.0
-        tokens = 0
+        smoothed = nll = tokens = 0.0
         with torch.inference_mode(), runtime.autocast():
             for batch in self.batches[distributed.rank() :: distributed.world_size()]:
                 if stop.wanted():

@@ -163,3 +163,13 @@ def test_the_tables_hold_known_keys():
     assert keys.keys() >= NEEDS.keys() | {key for key, _ in NEEDS.values()}
     assert all(isinstance(value, type(keys[key].default)) for key, values in NEEDS.values() for value in values)
     assert all(keys[key].default is not MISSING for key, _ in NEEDS.values())
+
+
+@pytest.mark.parametrize("name", ["evaluate", "export"])
+def test_input_and_reference_go_together(name):
+    kind = COMMANDS[name].config
+    validate(kind(checkpoint="a"))
+    validate(kind(checkpoint="a", input="x", reference="y"))
+    for one in ("input", "reference"):
+        with pytest.raises(UserError, match="go together"):
+            validate(kind(checkpoint="a", **{one: "x"}))
