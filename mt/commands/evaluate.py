@@ -1,4 +1,4 @@
-"""`mt evaluate`: score a run or a checkpoint on its own test sets or on other text."""
+"""`mt evaluate`: score a run or a checkpoint on its own test sets, or on your files."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,7 +71,6 @@ def evaluate(config: EvaluateConfig) -> int:
 
 
 def _checkpoints(config: EvaluateConfig) -> list[Path]:
-    """The checkpoint folders to score."""
     if not config.all_checkpoints:
         return [find_checkpoint(config.checkpoint)]
     from mt.checkpoint.store import CheckpointStore
@@ -83,14 +82,14 @@ def _checkpoints(config: EvaluateConfig) -> list[Path]:
 
 
 def _place(config: EvaluateConfig, checkpoint: Path, own_options: DecodeConfig) -> tuple[Path | None, str]:
-    """Folder and name of the scores: "scores" are the run's own, of its own sets; other names say what is different.
+    """Folder and name of the scores. The run's own are named "scores"; other names tell what is different.
 
     A checkpoint outside a run has no folder for them, unless output= names one.
     """
     run = run_of(checkpoint)
     of_run = run is not None and Path(config.checkpoint).absolute() == run.path and not config.all_checkpoints
     name = "scores" if of_run else f"scores-{checkpoint.name}"
-    options = replace(config.decode, batch_tokens=own_options.batch_tokens)  # which changes no score
+    options = replace(config.decode, batch_tokens=own_options.batch_tokens)  # batch_tokens changes no score
     if options != own_options or config.precision is not Precision.fp32:
         name += "-other_options"
     if config.input is not None:

@@ -1,4 +1,4 @@
-"""`mt export`: write a checkpoint for CTranslate2, checked against mt's own search before it gets its name."""
+"""`mt export`: convert a checkpoint for CTranslate2, and check the result against mt's own search."""
 
 import json
 import shlex
@@ -48,7 +48,10 @@ def export(config: ExportConfig) -> int:
     if not installed():
         raise UserError("mt export needs CTranslate2: pip install ctranslate2")
     checkpoint = Checkpoint.open(find_checkpoint(config.checkpoint))
-    folder = Path(config.output).absolute() if config.output else _default_folder(checkpoint.folder, config.type)
+    run = run_of(checkpoint.folder)
+    exports = run.exports if run else checkpoint.folder.parent / "exports"
+    name = f"{checkpoint.folder.name}-ctranslate2-{config.type.value}"
+    folder = Path(config.output).absolute() if config.output else exports / name
     if folder.exists() and not is_export(folder) and any(folder.iterdir()):
         raise UserError(f"output={folder} holds something else: name another folder")
     chosen = _check_set(config, checkpoint)
@@ -60,15 +63,8 @@ def export(config: ExportConfig) -> int:
     return 0
 
 
-def _default_folder(checkpoint: Path, kind: ExportType) -> Path:
-    """In exports/ of the run, or beside a checkpoint outside a run."""
-    run = run_of(checkpoint)
-    return (run.exports if run else checkpoint.parent / "exports") / f"{checkpoint.name}-ctranslate2-{kind.value}"
-
-
 def _check_set(config: ExportConfig, checkpoint: "Checkpoint") -> "EvaluationSet":
     """The text that both engines translate: the user's files, or the run's development set."""
-    from mt.corpora.formats import read_pairs
     from mt.corpora.locate import locate
     from mt.evaluation.scoring import EvaluationSet, file_set, held_out_set
 
@@ -77,16 +73,13 @@ def _check_set(config: ExportConfig, checkpoint: "Checkpoint") -> "EvaluationSet
     if held_out := held_out_set(run_of(checkpoint.folder)):
         return held_out
     try:
-        pairs = list(read_pairs(locate(checkpoint.config.data, say, training=False).dev))
+        return EvaluationSet.read(locate(checkpoint.config.data, say, training=False).dev)
     except UserError as error:
         raise UserError(f"{error}; or give input= and reference= to check the export with") from error
-    if not pairs:
-        raise UserError("the run has no development set here to check the export with: give input= and reference=")
-    return EvaluationSet([source for source, _ in pairs], [target for _, target in pairs])
 
 
 def _write(checkpoint: "Checkpoint", config: ExportConfig, folder: Path) -> None:
-    """Write everything that translating needs: model, tokenizers, configuration, and their hashes."""
+    """Write the files that translating needs, and their hashes."""
     from mt.decoding.conversion import convert
     from mt.decoding.exported import EXPORT_FORMAT
 
@@ -106,7 +99,7 @@ def _write(checkpoint: "Checkpoint", config: ExportConfig, folder: Path) -> None
 
 
 def _compare(checkpoint: "Checkpoint", config: ExportConfig, chosen: "EvaluationSet", folder: Path) -> str:
-    """The differences between the two engines, in words. Raises UserError if they are too large."""
+    """Describe the differences between the two engines. Raises UserError if they are too large."""
     from mt.evaluation.metrics import bleu
 
     lines, references = chosen.sources[:CHECKED], chosen.references[:CHECKED]
@@ -123,12 +116,9 @@ def _compare(checkpoint: "Checkpoint", config: ExportConfig, chosen: "Evaluation
     )
     most, farthest = TOLERANCE[config.type]
     if share * len(lines) > max(1, most * len(lines)) or (len(lines) >= ENOUGH_FOR_BLEU and difference > farthest):
-        int8 = config.type is ExportType.int8
-        way_out = "type=float32" if int8 else "other text (input=, reference=), or a later checkpoint"
-        raise UserError(
-            f"the export is refused ({text}): {most:.0%} may differ with greedy search, and {farthest} BLEU: try"
-            f" {way_out}"
-        )
+        other_way = "type=float32" if config.type is ExportType.int8 else "a later checkpoint, or input= and reference="
+        limits = f"at most {most:.0%} may differ with greedy search, and {farthest} BLEU"
+        raise UserError(f"the export is refused ({text}): {limits}: try {other_way}")
     return text
 
 
@@ -147,7 +137,7 @@ def _translate(
 
 COMMAND = Command(
     name="export",
-    help="write a checkpoint for CTranslate2, checked against mt's own search",
+    help="convert a checkpoint for CTranslate2, and check it against mt's own search",
     config=ExportConfig,
     run=run,
     examples=(

@@ -37,12 +37,13 @@ def run(overrides: list[str]) -> int:
     config: TranslateConfig = compose(COMMAND, overrides)
     folder = find_checkpoint(config.checkpoint, exports=True)
     if is_export(folder):
-        return _translate_with_export(config, folder)
+        return translate_with_export(config, folder)
     code = run_in_processes([COMMAND.name, *overrides], config.devices, config.device)
     return translate(config) if code is None else code
 
 
-def _translate_with_export(config: TranslateConfig, folder: Path) -> int:
+def translate_with_export(config: TranslateConfig, folder: Path) -> int:
+    """Translate every line of the input with an export, without importing torch; like `translate`."""
     from mt.decoding.exported import ExportedTranslator
 
     alone = config.devices == "1" and os.environ.get("WORLD_SIZE", "1") == "1"

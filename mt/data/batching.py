@@ -1,7 +1,7 @@
-"""From token ids to batches: the plan of an epoch, its updates, and the batches of an update for one process.
+"""From token ids to batches: the plan of an epoch, its updates, and each process's batches of an update.
 
-An update matters for learning: up to `update_tokens` non-padding target tokens, the same sentences on any machine. A
-batch matters for memory: rows x (longest source + longest target) up to `batch_tokens`. Lengths count EOS.
+An update decides what is learned: up to `update_tokens` non-padding target tokens, the same sentences on any machine. A
+batch limits memory: rows x (longest source + longest target) up to `batch_tokens`. Lengths count EOS.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,9 +18,9 @@ IdArray = NDArray[np.integer]
 Indices = NDArray[np.int64]
 Lengths = NDArray[np.int64]
 
-SLICE_TOKENS = 4096  # sentences of similar length that stay together: short enough that big updates mix many
-POOL_SLICES = 256  # slices sorted together: long enough for little padding, short enough to keep the order random
-LOOKED_AT = 1000  # updates that are searched for the largest batch
+SLICE_TOKENS = 4096  # sentences of similar length that stay together: few enough that a large update mixes many slices
+POOL_SLICES = 256  # slices sorted together: enough for little padding, few enough to keep the order random
+SEARCHED_UPDATES = 1000  # for the largest batch
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Ids:
 
     @classmethod
     def of(cls, sentences: Sequence[IdArray]) -> "Ids":
-        """Sentences in memory."""
+        """The ids of a list of sentences."""
         offsets = np.zeros(len(sentences) + 1, dtype=np.int64)
         np.cumsum([len(sentence) for sentence in sentences], out=offsets[1:])
         flat = np.concatenate(sentences) if len(sentences) else np.zeros(0, dtype=np.int32)
@@ -51,15 +51,15 @@ class Ids:
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded ids, int64. B sentences, S longest source, T longest target, EOS included.
+    """Padded ids, int64. B sentences, S longest source, T longest target; S and T count EOS.
 
-    `target_in` begins with BOS, `target_out` ends with EOS: position t of the one predicts position t of the other.
+    `target_in` begins with BOS, `target_out` ends with EOS: position t of `target_in` predicts t of `target_out`.
     """
 
     source: Tensor  # [B, S]
     target_in: Tensor  # [B, T]
     target_out: Tensor  # [B, T]
-    non_padding: Tensor  # [target tokens] positions of the tokens in the flattened target_out
+    non_padding: Tensor  # [target tokens] positions of the tokens in target_out.flatten()
     sentences: Indices  # [B] numbers of the sentences in the corpus
     tokens: int  # non-padding tokens, source and target together
 
@@ -73,7 +73,7 @@ class Batch:
         return self.source.numel() + self.target_out.numel()
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device; copies from pinned memory run beside the computation."""
+        """The same batch on a device; copies from pinned memory overlap with the computation."""
         if device.type == "cpu":
             return self
         tensors = self.source, self.target_in, self.target_out, self.non_padding
@@ -83,9 +83,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Update:
-    """One process's share of the sentences of one optimizer step, in batches; at least one.
+    """One process's share of the sentences of one optimizer step, in at least one batch.
 
-    The batch of a process without a sentence has no target token that counts, so that it adds nothing to the gradient.
+    If the process has no sentence, no target token of its batch counts, so that it adds nothing to the gradient.
     """
 
     batches: list[Batch]
@@ -104,7 +104,7 @@ class Epoch:
         return len(self.plan)
 
     def updates(self, done: int, batch_tokens: int, rank: int, world_size: int) -> Iterator[Update]:
-        """The updates after the first `done` ones, as one of the processes sees them."""
+        """The updates after the first `done` ones, with the batches of process `rank`."""
         lengths = self.source.lengths(), self.target.lengths()
         for rows in self.plan[done:]:
             shares = cut_batches(rows, *lengths, batch_tokens, rank, world_size)
@@ -117,7 +117,7 @@ class Epoch:
     def largest(self, batch_tokens: int, rank: int, world_size: int) -> Batch:
         """The batch that needs most memory: most cells; among equals, the longest sentences.
 
-        It is searched for in up to LOOKED_AT updates, spread over the plan, and in the one with the longest pair.
+        Only SEARCHED_UPDATES updates, spread over the plan, and the one with the longest pair are searched.
         """
         lengths = self.source.lengths(), self.target.lengths()
         together = lengths[0] + lengths[1]
@@ -129,7 +129,7 @@ class Epoch:
             return max(cut_batches(rows, *lengths, batch_tokens, of, world_size) or [rows[:1]], key=need)
 
         longest = max(self.plan, key=lambda rows: together[rows].max())
-        candidates = [*self.plan[:: -(-len(self.plan) // LOOKED_AT)], longest]
+        candidates = [*self.plan[:: -(-len(self.plan) // SEARCHED_UPDATES)], longest]
         rows = max(candidates, key=lambda rows: need(largest_batch(rows, of=0)))  # rank 0 has the longest sentences
         return self._batch(largest_batch(rows, rank))
 
@@ -140,9 +140,9 @@ class Epoch:
 def plan_epoch(
     source_lengths: Lengths, target_lengths: Lengths, seed: int, epoch: int, update_tokens: int
 ) -> list[Indices]:
-    """The sentences of each update of an epoch: a partition of all, and a pure function of the arguments.
+    """Divide all sentences of an epoch into updates; a pure function of the arguments.
 
-    Shuffle; sort each pool by length; cut into slices; shuffle the slices; fill updates with whole slices. An update
+    Shuffle; sort each pool by length; cut it into slices; shuffle the slices; fill updates with whole slices. An update
     has at most `update_tokens` target tokens, unless it is a single sentence.
     """
     random = np.random.default_rng([seed, epoch])
@@ -152,14 +152,19 @@ def plan_epoch(
     slices: list[Indices] = []
     for pool in _cut(order, target_lengths, slice_tokens * POOL_SLICES):
         slices.extend(_cut(_by_length(pool, source_lengths, target_lengths), target_lengths, slice_tokens))
+    if not slices:
+        return []
     slices = [slices[i] for i in random.permutation(len(slices))]
-    return _fill(slices, target_lengths, update_tokens)
+    order, bounds = np.concatenate(slices), np.cumsum([0, *map(len, slices)])
+    tokens = np.add.reduceat(target_lengths[order], bounds[:-1])
+    updates = _cut(np.arange(len(slices)), tokens, update_tokens)
+    return [order[bounds[run[0]] : bounds[run[-1] + 1]] for run in updates]
 
 
 def _by_length(pool: Indices, source_lengths: Lengths, target_lengths: Lengths) -> Indices:
-    """By target length, then by source length up and down in turn, so that no neighbours differ much in either.
+    """Sort by target length, then by source length, up and down in turn, so that neighbors differ little in either.
 
-    Both lengths and the position in the pool become one number, because one key sorts several times faster.
+    Both lengths and the position in the pool become one number, because a single key sorts several times faster.
     """
     source, target = source_lengths[pool], target_lengths[pool]
     longest = int(source.max())
@@ -168,7 +173,7 @@ def _by_length(pool: Indices, source_lengths: Lengths, target_lengths: Lengths) 
 
 
 def _cut(order: Indices, weights: Lengths, limit: int) -> list[Indices]:
-    """Runs of `order` whose weights sum to at most `limit`, or that hold one element."""
+    """Cut `order` into runs of one element or of a total weight of at most `limit`."""
     ends = np.cumsum(weights[order])
     pieces, start, before = [], 0, 0
     while start < len(order):
@@ -176,16 +181,6 @@ def _cut(order: Indices, weights: Lengths, limit: int) -> list[Indices]:
         pieces.append(order[start:stop])
         start, before = stop, int(ends[stop - 1])
     return pieces
-
-
-def _fill(slices: list[Indices], target_lengths: Lengths, update_tokens: int) -> list[Indices]:
-    if not slices:
-        return []
-    order = np.concatenate(slices)
-    bounds = np.cumsum([0, *map(len, slices)])
-    tokens = np.add.reduceat(target_lengths[order], bounds[:-1])
-    runs = _cut(np.arange(len(slices)), tokens, update_tokens)
-    return [order[bounds[run[0]] : bounds[run[-1] + 1]] for run in runs]
 
 
 def cut_batches(
@@ -196,9 +191,9 @@ def cut_batches(
     rank: int = 0,
     world_size: int = 1,
 ) -> list[Indices]:
-    """One process's share of some sentences, longest first, in batches within `batch_tokens`; empty without a share.
+    """One process's share of some sentences, longest first, in batches of up to `batch_tokens`; may be empty.
 
-    Raises ValueError for a single pair above the limit: data.max_tokens drops such pairs before.
+    Raises ValueError for a single pair above the limit, which cleaning drops (data.max_tokens).
     """
     by_length = rows[np.lexsort((rows, source_lengths[rows], target_lengths[rows]))[::-1]]
     share = by_length[rank::world_size]
@@ -217,7 +212,7 @@ def cut_batches(
 
 
 def collate(sources: Sequence[IdArray], targets: Sequence[IdArray], sentences: Indices) -> Batch:
-    """Pairs of ids without special ids as one batch; `sentences` are their numbers."""
+    """One batch of pairs of ids without special ids; `sentences` are their numbers."""
     target_out = _pad(targets, bos=False)
     return Batch(
         source=pad_source(sources),

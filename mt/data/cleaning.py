@@ -1,7 +1,4 @@
-"""Which training pairs are kept, and the report of those that were dropped or noted.
-
-Nothing here changes a text: training pairs are kept or dropped whole, and counted either way.
-"""
+"""Cleaning: which training pairs are kept, and the report of those that are dropped or noted. No text is changed."""
 
 import re
 import unicodedata
@@ -10,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from mt.config.schema import DataConfig
 from mt.corpora.formats import Pair
@@ -31,7 +30,7 @@ _EXCERPT = 80
 
 @dataclass
 class CleaningReport:
-    """Pairs read, pairs dropped by reason with examples, and things noted but kept."""
+    """Counts of pairs: read, dropped by reason, with examples, and noted but kept."""
 
     read: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
@@ -55,18 +54,18 @@ class CleaningReport:
             examples.append({"where": where, "source": _excerpt(source), "target": _excerpt(target)})
 
     def check_kept(self, held_out: int = 0) -> None:
-        """Raise UserError if no training pair is left besides those held out for development."""
+        """Raise UserError if no training pair is left besides those that are held out for development."""
         if self.read == 0:
             raise UserError("the training files are empty: data.train needs pairs of sentences")
         if self.kept <= held_out:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.most_common())
             raise UserError(
-                f"of {self.read:,} training pairs none is left to train on ({reasons or 'too few'}): correct the files,"
-                " or raise the limits data.max_characters, data.max_tokens and data.max_ratio"
+                f"of {self.read:,} training pairs none is left ({reasons or 'too few'}): correct the files, or raise"
+                " data.max_characters, data.max_tokens and data.max_ratio"
             )
 
     def lines(self) -> list[str]:
-        """Lines for the log: totals, then each reason with its examples, then the notes."""
+        """The report for the log: totals, then each reason with its examples, then the notes."""
         lines = [f"training pairs: {self.read:,} read, {self.kept:,} kept, {self.dropped.total():,} dropped"]
         for reason, count in self.dropped.most_common():
             lines.append(f"{count:,} {'pair' if count == 1 else 'pairs'} dropped: {reason}")
@@ -86,10 +85,7 @@ def _excerpt(text: str) -> str:
 
 
 def clean(pairs: Iterable[Pair], config: DataConfig, report: CleaningReport) -> Iterator[Pair]:
-    """The training pairs to keep, unchanged; `report` is complete when the last one was taken.
-
-    Raises UserError at the end if none is left.
-    """
+    """The training pairs that are kept, unchanged. Counts all of them in `report`; raises UserError if none is left."""
     hashes = array("q")
     for pair in pairs:
         report.read += 1
@@ -105,16 +101,16 @@ def clean(pairs: Iterable[Pair], config: DataConfig, report: CleaningReport) -> 
         if len(hashes) < _MAX_HASHES:
             hashes.append(hash((source, target)))
         yield pair
-    report.notes[DUPLICATE] += len(hashes) - _distinct(hashes)
+    # A set would take ten times the memory
+    report.notes[DUPLICATE] += len(hashes) - len(np.unique(np.frombuffer(hashes, dtype=np.int64)))
     report.check_kept()
 
 
 def _fault(source: str, target: str, max_characters: int) -> str | None:
-    sides = ("source", source), ("target", target)
-    for side, text in sides:
+    for side, text in (("source", source), ("target", target)):
         if not text.strip():
             return f"empty {side}"
-    for side, text in sides:
+    for side, text in (("source", source), ("target", target)):
         if len(text) > max_characters:
             return f"{side} longer than {max_characters} characters"
     if bool(_LETTER_OR_DIGIT.search(source)) != bool(_LETTER_OR_DIGIT.search(target)):
@@ -123,7 +119,7 @@ def _fault(source: str, target: str, max_characters: int) -> str | None:
 
 
 def fault_in_tokens(source: int, target: int, config: DataConfig) -> str | None:
-    """The reason to drop a pair with so many tokens on its sides, if there is one."""
+    """The reason to drop a pair with these numbers of tokens, if there is one."""
     if not source or not target:
         return "no tokens on one side"
     if max(source, target) > config.max_tokens:
@@ -133,20 +129,13 @@ def fault_in_tokens(source: int, target: int, config: DataConfig) -> str | None:
     return None
 
 
-def _distinct(hashes: "array[int]") -> int:
-    import numpy as np
-
-    # Sorted 8-byte numbers take a tenth of the memory of a set
-    return len(np.unique(np.frombuffer(hashes, dtype=np.int64)))
-
-
 def overlap(train_pairs: Iterable[tuple[str, str]], test_pairs: Iterable[tuple[str, str]]) -> int:
-    """The number of test pairs that occur in the training pairs; memory grows with the test pairs only."""
-    wanted = Counter(hash((source, target)) for source, target in test_pairs)
-    found = {number for pair in train_pairs if (number := hash((pair[0], pair[1]))) in wanted}
+    """The number of test pairs that are also training pairs; memory grows with the test pairs only."""
+    wanted = Counter(map(hash, test_pairs))
+    found = {number for number in map(hash, train_pairs) if number in wanted}
     return sum(wanted[number] for number in found)
 
 
 def non_nfc(lines: Iterable[str]) -> int:
-    """The number of lines that are not in Unicode's composed form NFC, which costs references an invisible score."""
+    """The number of lines that are not in Unicode's composed form NFC. Such references lower the score unseen."""
     return sum(not unicodedata.is_normalized("NFC", line) for line in lines)

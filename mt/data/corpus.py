@@ -21,7 +21,7 @@ IDS, OFFSETS = "{side}.ids.npy", "{side}.offsets.npy"
 
 @dataclass(frozen=True)
 class DevelopmentSet:
-    """Development text, as text and as ids: it is scored as the one and validated as the other."""
+    """The development set as text, for BLEU, and as ids, for the loss."""
 
     sources: list[str]
     references: list[str]
@@ -29,7 +29,7 @@ class DevelopmentSet:
     reference_ids: list[IdArray]
 
     def batches(self, batch_tokens: int, longest: int) -> list[Batch]:
-        """All sentences in batches, cut after `longest` tokens; none is dropped, even one longer than a batch."""
+        """All sentences in batches, cut after `longest` tokens. A sentence that exceeds `batch_tokens` is kept, too."""
         sides = [[ids[:longest] for ids in side] for side in (self.source_ids, self.reference_ids)]
         lengths = [np.array([len(ids) + 1 for ids in side], dtype=np.int64) for side in sides]
         limit = max(batch_tokens, int((lengths[0] + lengths[1]).max()))
@@ -74,13 +74,12 @@ class PreparedCorpus:
     ) -> Epoch:
         """An epoch over the stored ids or, with `sampling`, over subwords drawn anew from (seed, number).
 
-        Drawing takes long; `between` is called every few seconds and may raise.
+        Because drawing takes long, `between` is called every few seconds; it may raise.
         """
         source, target = self.source, self.target
         if sampling:
             source, target = (self._draw(side, sampling, seed, number, between) for side in SIDES)
-        plan = plan_epoch(source.lengths(), target.lengths(), seed, number, update_tokens)
-        return Epoch(source, target, plan)
+        return Epoch(source, target, plan_epoch(source.lengths(), target.lengths(), seed, number, update_tokens))
 
     def _draw(self, side: str, sampling: float, seed: int, epoch: int, between: Callable[[], None]) -> Ids:
         stored: Ids = getattr(self, side)
@@ -92,16 +91,15 @@ class PreparedCorpus:
             block = [stored[i] for i in range(start, min(start + BLOCK, len(stored)))]
             block_seed = np.random.SeedSequence([seed, epoch, SIDES.index(side), start]).generate_state(1)[0]
             sampled = tokenizer.sample([tokenizer.decode(ids) for ids in block], sampling, int(block_seed))
-            # A drawing longer than every stored sentence could exceed the limits of batches and positions, and the
-            # text of an unknown token is lost: such sentences keep their stored ids
-            drawn += [
-                new if len(new) < longest and UNK not in old else old for new, old in zip(sampled, block, strict=True)
-            ]
+            # More tokens than in any stored sentence could exceed the limits of batches and positions, and the text of
+            # an unknown token is lost: such sentences keep their stored ids
+            pairs = zip(sampled, block, strict=True)
+            drawn += [new if len(new) < longest and UNK not in old else old for new, old in pairs]
         return Ids.of(drawn)
 
 
 def own_lines(path: Path) -> Iterator[str]:
-    """The lines of a text file of a prepared corpus, in which only a line feed ends a line."""
+    """The lines of a text file in a prepared corpus. Only a line feed ends a line."""
     with path.open(encoding="utf-8", newline="\n") as stream:
         for line in stream:
             yield line.removesuffix("\n")
@@ -113,7 +111,7 @@ def load_ids(folder: Path, side: str) -> Ids:
 
 
 class IdsWriter:
-    """Writes one side's ids block by block; memory grows by 8 bytes a sentence only."""
+    """Writes one side's ids block by block; memory grows by 8 bytes per sentence only."""
 
     def __init__(self, folder: Path, side: str, vocabulary_size: int) -> None:
         self.dtype = np.dtype(np.uint16 if vocabulary_size <= 2**16 else np.uint32)
@@ -123,7 +121,7 @@ class IdsWriter:
         self._write_header(0)
 
     def append(self, ids: IdArray, lengths: NDArray[np.int64]) -> None:
-        """Add sentences at the end: their ids one after the other, and the length of each."""
+        """Append sentences: their ids one after the other, and the length of each."""
         self._stream.write(ids.astype(self.dtype).tobytes())
         self._lengths.append(lengths)
 
@@ -131,14 +129,12 @@ class IdsWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        lengths = np.concatenate([np.zeros(1, dtype=np.int64), *self._lengths])
-        offsets = np.cumsum(lengths)
+        offsets = np.cumsum(np.concatenate([np.zeros(1, dtype=np.int64), *self._lengths]))
         with self._stream:
             self._stream.seek(0)
             self._write_header(int(offsets[-1]))
         np.save(self._offsets_path, offsets)
 
     def _write_header(self, size: int) -> None:
-        # numpy pads the header, so that the one of a longer array fits in the same place
         description = {"descr": self.dtype.str, "fortran_order": False, "shape": (size,)}
-        np.lib.format.write_array_header_1_0(self._stream, description)
+        np.lib.format.write_array_header_1_0(self._stream, description)  # padded: it has the same length for every size

@@ -1,4 +1,4 @@
-"""Training text to ids, in order and with bounded memory, on all cores if there is much of it."""
+"""From training text to ids, in order and with bounded memory; a large text is encoded on all cores."""
 
 import multiprocessing
 import signal
@@ -37,14 +37,14 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Encodes parallel lines and drops the pairs that cleaning refuses by their tokens, or that are held out."""
+    """Encodes pairs of lines, and drops those that are held out or that cleaning refuses for their tokens."""
 
     tokenizers: Tokenizers
     data: DataConfig
     held_out: Set[tuple[str, str]]
 
     def encode(self, block: Block) -> Encoded:
-        """One block's ids."""
+        """The ids of a block."""
         source_ids = self.tokenizers.source.encode([source for source, _ in block])
         target_ids = self.tokenizers.target.encode([target for _, target in block])
         kept, dropped = [], []
@@ -62,7 +62,7 @@ class Encoder:
 
 
 def encode_pairs(lines: Iterator[tuple[str, str]], pairs: int, encoder: Encoder, folder: Path) -> Iterator[Encoded]:
-    """The ids of parallel lines, a block at a time, in order. Worker processes load the tokenizers from `folder`."""
+    """The ids of pairs of lines, a block at a time, in order. Worker processes load the tokenizers from `folder`."""
     blocks = iter(lambda: list(islice(lines, BLOCK)), [])
     if pairs < MANY_PAIRS or usable_cores() == 1:
         yield from map(encoder.encode, blocks)

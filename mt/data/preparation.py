@@ -1,4 +1,4 @@
-"""From the files of a corpus to a prepared corpus on disk: cleaned, tokenized, made once."""
+"""From the files of a corpus to a prepared corpus on disk, which is cleaned, tokenized and kept."""
 
 import hashlib
 import json
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mt.config.schema import DataConfig, InvalidText, TokenizerConfig, walk
-from mt.corpora.formats import Bitext, count_pairs, read_pairs
+from mt.corpora.formats import count_pairs, read_pairs
 from mt.corpora.sources import Sources
 from mt.data.cleaning import CleaningReport, clean, non_nfc
 from mt.data.corpus import META, ORIGINS, TEXT, IdsWriter, PreparedCorpus, own_lines
@@ -30,11 +30,11 @@ from mt.tokenizers.training import train_tokenizers
 Log = Callable[[str], None]
 
 FORMAT = 5  # 4 trained on pairs like those held out
-# Files that only an unfinished corpus has, and that say which stages of it are done
+# Files of an unfinished corpus alone: they record which stages are done
 CLEANED, TOKENIZED, ALL_ORIGINS = "cleaned.json", "tokenized", "all_origins.npy"
 HASHES = "hashes.json"  # in data.prepared_dir
 LARGE_FILE = 2**24  # bytes
-HELD_OUT = 1000  # development pairs held out of the training pairs if there are none, at most a twentieth
+HELD_OUT = 1000  # training pairs held out if there are no development files; never more than a twentieth
 
 
 def prepare(
@@ -45,10 +45,10 @@ def prepare(
     log: Log,
     tokenizers_from: Path | None = None,
 ) -> PreparedCorpus:
-    """The prepared corpus of a configuration: found by the hash of its texts and options, or made now.
+    """The prepared corpus of a configuration: found by the hash of its texts and settings, or made now.
 
-    With a checkpoint folder in `tokenizers_from`, the tokenizers in it are used and none are trained. Raises UserError
-    for bad files.
+    If `tokenizers_from` is a checkpoint folder, its tokenizers are used and none are trained. Raises UserError for bad
+    files.
     """
     key = _key(sources, data, tokenizer, seed, tokenizers_from)
     folder = Path(data.prepared_dir) / f"{data.corpus.value}-{data.source}-{data.target}-{key}"
@@ -58,10 +58,7 @@ def prepare(
             log(line)
         return PreparedCorpus.load(folder)
     log(f"preparing the corpus into {folder}")
-    with (
-        explain_os_errors(f"cannot write the prepared corpus {folder}"),
-        atomic_folder(folder, resume=True) as unfinished,
-    ):
+    with explain_os_errors(f"cannot write {folder}"), atomic_folder(folder, resume=True) as unfinished:
         _Preparation(sources, data, unfinished, log).run(tokenizer, seed, tokenizers_from)
     return PreparedCorpus.load(folder)
 
@@ -69,9 +66,11 @@ def prepare(
 def _key(
     sources: Sources, data: DataConfig, tokenizer: TokenizerConfig, seed: int, tokenizers_from: Path | None
 ) -> str:
-    cache = Path(data.prepared_dir) / HASHES
-    texts = {split: _hash_files(_paths(getattr(sources, split)), cache) for split in ("train", "dev")}
-    places = {"raw_dir", "prepared_dir", "train", "dev", "test"}  # the hashes of the texts stand for them
+    texts = {}
+    for split, parts in (("train", sources.train), ("dev", sources.dev)):
+        paths = [path for part in parts for path in (part.source_path, part.target_path) if path]
+        texts[split] = _hash_files(paths, Path(data.prepared_dir) / HASHES)
+    places = {"raw_dir", "prepared_dir", "train", "dev", "test"}  # replaced by the hashes of the texts
     options: dict[str, Any] = {name: value for name, _, value in walk(data) if name not in places}
     options |= {f"tokenizer.{name}": value for name, _, value in walk(tokenizer) if name != "sampling"}
     if tokenizer.model:
@@ -83,12 +82,8 @@ def _key(
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _paths(split: Sequence[Bitext]) -> list[Path]:
-    return [path for part in split for path in (part.source_path, part.target_path) if path]
-
-
 def _hash_files(paths: Sequence[Path], cache: Path | None = None) -> list[str]:
-    """The SHA-256 of each file. Those of large files are remembered in `cache` as long as size and times stay."""
+    """The SHA-256 of each file. `cache` keeps those of large files as long as their size and times stay the same."""
     known: dict[str, str] = {}
     with suppress(OSError, ValueError, TypeError):
         known = dict(json.loads(cache.read_text(encoding="utf-8"))) if cache else {}
@@ -109,7 +104,7 @@ def _hash_files(paths: Sequence[Path], cache: Path | None = None) -> list[str]:
 
 @dataclass(frozen=True)
 class _Preparation:
-    """Makes all files of a corpus in a folder. A stage that a killed process had finished is not repeated."""
+    """Makes the files of a corpus. A stage that a killed process had finished is not repeated."""
 
     sources: Sources
     data: DataConfig
@@ -117,7 +112,7 @@ class _Preparation:
     log: Log
 
     def run(self, tokenizer: TokenizerConfig, seed: int, tokenizers_from: Path | None) -> None:
-        """Clean, tokenize, encode, and describe the corpus."""
+        """Clean, tokenize and encode the text, and describe the corpus in meta.json."""
         report, held_out, origins = self._cleaned()
         report.check_kept(held_out)
         tokenizers = self._tokenizers(tokenizer, seed, tokenizers_from)
@@ -137,7 +132,7 @@ class _Preparation:
         return [self.folder / TEXT.format(split=split, side=side) for side in SIDES]
 
     def _cleaned(self) -> tuple[CleaningReport, int, NDArray[np.int64]]:
-        """The cleaned text, written now or before: its report, the number of pairs held out, and [pairs, 2] origins."""
+        """Clean the text, unless that is done: its report, the number of pairs held out, and the origins [pairs, 2]."""
         done, all_origins = self.folder / CLEANED, self.folder / ALL_ORIGINS
         files = [*self._texts("train"), *self._texts("dev"), all_origins]
         state = json.loads(done.read_text(encoding="utf-8")) if done.exists() else {}
@@ -154,20 +149,19 @@ class _Preparation:
         return CleaningReport.from_dict(state["report"]), state["held_out"], np.load(all_origins)
 
     def _write_texts(self, report: CleaningReport) -> tuple[int, NDArray[np.int64]]:
-        """Write the cleaned training text and the development text, a sentence a line; see `_cleaned`."""
+        """Write the cleaned training text and the development text, one sentence per line; see `_cleaned`."""
         sources, skip = self.sources, self.data.invalid_utf8 is InvalidText.skip
         total = count_pairs(sources.train, skip)
         if not sources.hold_out_dev and not count_pairs(sources.dev):
-            raise UserError("the development set has no lines: correct data.dev, or leave it out to hold pairs out")
-        every = max(20, -(-total // HELD_OUT))  # spread over the corpus, which is often in order of origin
+            raise UserError("the development set is empty: correct data.dev, or leave it out to hold pairs out")
+        every = max(20, -(-total // HELD_OUT))  # spread evenly, because corpora are often ordered by origin
         held_out, origins, numbers = 0, array("q"), {part: number for number, part in enumerate(sources.train)}
         with ExitStack() as stack:
-            streams = {
-                split: [
-                    stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in self._texts(split)
-                ]
-                for split in ("train", "dev")
-            }
+
+            def create(path: Path) -> TextIO:
+                return stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
+
+            streams = {split: [create(path) for path in self._texts(split)] for split in ("train", "dev")}
             for number, pair in enumerate(clean(read_pairs(sources.train, skip), self.data, report)):
                 chosen = sources.hold_out_dev and number % every == 0
                 for stream, text in zip(streams["dev" if chosen else "train"], pair, strict=True):
@@ -181,7 +175,7 @@ class _Preparation:
         return held_out, np.frombuffer(origins, dtype=np.int64).reshape(-1, 2)
 
     def _tokenizers(self, config: TokenizerConfig, seed: int, copied_from: Path | None) -> Tokenizers:
-        """The tokenizers, trained now or before, or copied from a checkpoint."""
+        """The tokenizers: copied from a checkpoint, or trained now, unless that is done."""
         if copied_from:
             tokenizers = Tokenizers.load(copied_from)
             tokenizers.save(self.folder)
@@ -196,7 +190,7 @@ class _Preparation:
         return tokenizers
 
     def _write_ids(self, tokenizers: Tokenizers, pairs: int, report: CleaningReport) -> NDArray[np.bool_]:
-        """Write the ids of the training pairs that are kept; [pairs] which these are."""
+        """Write the ids of the training pairs; returns [pairs] which of them are kept."""
         dev = zip(*map(own_lines, self._texts("dev")), strict=True)
         encoder = Encoder(tokenizers, self.data, frozenset(dev if self.sources.hold_out_dev else ()))
         source_writer, target_writer = (IdsWriter(self.folder, side, getattr(tokenizers, side).size) for side in SIDES)
@@ -211,12 +205,12 @@ class _Preparation:
                     target_writer.append(block.target, block.target_lengths)
                     kept.append(block.kept)
             except BrokenProcessPool:
-                why = "a process that encoded the text was killed, perhaps because memory ran out"
-                raise Unfinished(f"{why}; the same command resumes the preparation") from None
+                why = "an encoding process was killed, perhaps because memory ran out"
+                raise Unfinished(f"{why}: run the same command again to resume the preparation") from None
         return np.concatenate(kept)
 
     def _dev_remarks(self, tokenizers: Tokenizers) -> list[str]:
-        """How well the tokenizers represent text that they have not seen."""
+        """Lines on how well the tokenizers represent text that they were not trained on."""
         remarks = []
         for side, path in zip(SIDES, self._texts("dev"), strict=True):
             lines, units = list(own_lines(path)), getattr(tokenizers, side)

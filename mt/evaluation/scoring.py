@@ -1,14 +1,14 @@
-"""Scores that can be trusted: real translations of raw text against raw references, recorded beside each other."""
+"""Scoring: translations of raw text against raw references, recorded beside their scores."""
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mt.config.stored import to_plain
-from mt.corpora.formats import read_lines, read_pairs
+from mt.corpora.formats import Bitext, read_pairs
 from mt.corpora.sources import Sources
 from mt.data.cleaning import non_nfc
 from mt.decoding.translator import Translator
@@ -29,43 +29,37 @@ class EvaluationSet:
     references: list[str]
     file: str = ""  # of the sources, if the user named it
 
+    @classmethod
+    def read(cls, parts: Sequence[Bitext], file: str = "") -> "EvaluationSet":
+        """Read some files. Raises UserError if they are faulty or have no pairs."""
+        pairs = list(read_pairs(parts))
+        if not pairs:
+            raise UserError(f"{parts[0].name if parts else 'the development set'} is empty: there is nothing to score")
+        return cls([source for source, _ in pairs], [target for _, target in pairs], file)
+
 
 def own_sets(sources: Sources, log: Log) -> dict[str, EvaluationSet]:
-    """The development and test sets of a corpus by name; unavailable ones are reported and left out."""
+    """The development and test sets of a corpus by name. Those that cannot be read are left out with a warning."""
     dev = {"dev": lambda: sources.dev} if sources.dev else {}
     sets = {}
     for name, find in {**dev, **sources.find_tests}.items():
         try:
-            pairs = list(read_pairs(find()))
+            sets[name] = EvaluationSet.read(find())
         except UserError as error:
             log(f"warning: {name} is not scored: {error}")
-            continue
-        if pairs:
-            sets[name] = EvaluationSet([source for source, _ in pairs], [target for _, target in pairs])
-        else:
-            log(f"warning: {name} is not scored: it is empty")
     return sets
 
 
 def held_out_set(run: RunFolder | None) -> EvaluationSet | None:
     """The pairs that a run held out of its training text for development, if it did."""
-    if run is None or not all(path.exists() for path in run.held_out):
-        return None
-    sources, references = (list(read_lines(path)) for path in run.held_out)
-    return EvaluationSet(sources, references)
+    held_out = run is not None and all(path.exists() for path in run.held_out)
+    return EvaluationSet.read([Bitext(*run.held_out, ("", ""))]) if run and held_out else None
 
 
 def file_set(input: str, reference: str) -> EvaluationSet:
-    """A pair of files that the user named; their lines are counted."""
-    sources, references = list(read_lines(input)), list(read_lines(reference))
-    if len(sources) != len(references):
-        raise UserError(
-            f"input={input} has {len(sources)} lines, reference={reference} has {len(references)}: they must be"
-            " line by line translations of each other"
-        )
-    if not sources:
-        raise UserError(f"input={input} is empty: there is nothing to score")
-    return EvaluationSet(sources, references, str(Path(input).absolute()))
+    """The pairs of two files that the user named."""
+    source = Path(input).absolute()
+    return EvaluationSet.read([Bitext(source, Path(reference).absolute(), ("", ""))], str(source))
 
 
 def score_sets(
@@ -77,10 +71,10 @@ def score_sets(
     name: str,
     log: Log,
 ) -> dict[str, Scores]:
-    """Translate and score each set; hypotheses and `name`.json are written to the folder, if there is one.
+    """Translate and score each set, and write hypotheses and `name`.json to the folder, if there is one.
 
-    `model` is the name of the checkpoint in the record. Several processes translate together, and rank 0 alone scores:
-    on the others the result is empty.
+    `model` is the checkpoint's name in that file. All processes translate, but only rank 0 scores: the others return an
+    empty dict.
     """
     scores, texts = {}, {}
     for set_name, chosen in sets.items():
@@ -118,16 +112,15 @@ def _record(
     files: Mapping[str, str],
     how: Mapping[str, Any],
 ) -> None:
-    """Write hypotheses to folder/hypotheses, and scores to folder/`name`.json beside those of other sets.
+    """Write hypotheses to folder/hypotheses, and add scores to folder/`name`.json.
 
-    If a file of the same name in another folder was scored before, a digest of the path distinguishes them.
+    A digest of the path distinguishes user files of the same name in different folders.
     """
     (folder / "hypotheses").mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for set_name, found in scores.items():
-        input = files[set_name]
-        key = set_name
+        key, input = set_name, files[set_name]
         if record.get(key, {}).get("input", input) != input:
             key += f"-{hashlib.sha256(input.encode(errors='surrogateescape')).hexdigest()[:8]}"
         file = f"hypotheses/{name}.{key}.{language}"

@@ -1,8 +1,7 @@
-"""This process among the processes that train together. With one process, everything here does nothing.
+"""Collective operations among the processes of a command. In a single process they do nothing.
 
-Only this module and `launcher` import torch.distributed. `join` makes this process one of those that a launcher
-started, and everything else here asks whether it did: so a program with a process group of its own can use
-`mt.Translator` without being drawn into it.
+Only this module and `launcher` import torch.distributed. `join` makes this process a member of the launcher's group,
+and all other functions act only if it has. So a program that has its own process group can use `mt.Translator`.
 """
 
 import os
@@ -22,18 +21,18 @@ from torch.nn.parallel import DistributedDataParallel
 from mt.errors import UserError
 
 T = TypeVar("T")
+SUM, MAX = torch.distributed.ReduceOp.SUM, torch.distributed.ReduceOp.MAX
 
-# Preparing data and decoding have no time limit that would make sense: when a process dies, its connections close, and
-# its launcher ends the others. (gloo keeps milliseconds in 32 bits.) Joining, and all-reducing gradients, keep torch's
-# limits of minutes.
+# No time limit suits both preparing and decoding. If a process dies, its connections close, and the launcher ends the
+# others. (gloo keeps milliseconds in 32 bits.) Joining, and all-reducing gradients, keep torch's limits of minutes.
 _PATIENCE = timedelta(days=20)
 _STOP = "mt/stop"
-_ASK_EVERY = 0.2  # seconds between two questions to the store
+_ASK_EVERY = 0.2  # seconds
 
 
 @dataclass
 class _Group:
-    """The processes that work together. `control` carries small CPU objects; gradients have their own group."""
+    """The processes of a command. `control` carries small CPU objects; gradients have their own group."""
 
     rank: int
     size: int
@@ -51,17 +50,17 @@ def launched() -> bool:
 
 
 def rank() -> int:
-    """The number of this process, from 0."""
+    """The number of this process among all processes, from 0."""
     return _group.rank if _group else 0
 
 
 def world_size() -> int:
-    """The number of processes that work together."""
+    """The number of processes, on all machines."""
     return _group.size if _group else 1
 
 
 def local_rank() -> int:
-    """The number of this process on its machine, from 0, which is the number of its GPU."""
+    """The number of this process on its machine, from 0; it uses the GPU of this number."""
     return int(os.environ.get("LOCAL_RANK", 0)) if launched() else 0
 
 
@@ -71,7 +70,7 @@ def local_world_size() -> int:
 
 
 def join(gpu: bool) -> None:
-    """Join the other processes of the launcher; does nothing for one process, or the second time.
+    """Join the launcher's group; does nothing for a single process, and the second time.
 
     Gradients are all-reduced by NCCL if `gpu`, else by gloo.
     """
@@ -79,7 +78,7 @@ def join(gpu: bool) -> None:
     if _group or not launched() or int(os.environ["WORLD_SIZE"]) == 1:
         return
     if os.environ.get("MASTER_ADDR") in ("127.0.0.1", "localhost") and sys.platform == "linux":
-        # On one machine, the host name need not resolve
+        # Then the name of the host need not resolve
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     store, number, size = next(torch.distributed.rendezvous("env://"))
     device = torch.device("cuda", local_rank()) if gpu else None
@@ -90,7 +89,7 @@ def join(gpu: bool) -> None:
 
 
 def leave() -> None:
-    """Leave the other processes, which all leave too or have ended."""
+    """Leave the group; the other processes leave it too, or have ended."""
     global _group
     if _group:
         with suppress(RuntimeError):
@@ -107,26 +106,16 @@ def data_parallel(model: nn.Module, device: torch.device) -> nn.Module:
 
 
 def sync_gradients(ddp_model: nn.Module, wanted: bool) -> AbstractContextManager[None]:
-    """If wanted, the backward pass in this block averages the gradients over the processes; else a later one does."""
+    """If not wanted, the backward pass in this block leaves it to a later one to average the gradients."""
     return nullcontext() if wanted or not isinstance(ddp_model, DistributedDataParallel) else ddp_model.no_sync()
 
 
-def all_reduce_sum(values: Sequence[float]) -> list[float]:
-    """The sums over the processes, in float64; the same numbers on all of them."""
-    return _all_reduce(values, torch.distributed.ReduceOp.SUM)
-
-
-def all_reduce_max(values: Sequence[float]) -> list[float]:
-    """The maxima over the processes; the same numbers on all of them."""
-    return _all_reduce(values, torch.distributed.ReduceOp.MAX)
-
-
-def _all_reduce(values: Sequence[float], operation: Any) -> list[float]:
-    if not _group:
-        return [float(value) for value in values]
+def all_reduce(values: Sequence[float], operation: Any = SUM) -> list[float]:
+    """The sum, or another reduction, of each value over the processes, in float64; the same on all of them."""
     tensor = torch.tensor(values, dtype=torch.float64)
-    torch.distributed.all_reduce(tensor, operation, _group.control)
-    return [float(value) for value in tensor]
+    if _group:
+        torch.distributed.all_reduce(tensor, operation, _group.control)
+    return tensor.tolist()
 
 
 def all_gather(value: T) -> list[T]:
@@ -142,20 +131,20 @@ def broadcast(work: Callable[[], T]) -> T:
     """Call `work` on rank 0 while the others wait, however long; all return its result or raise its UserError."""
     if not _group:
         return work()
-    told: list[Any] = [None, None]
+    outcome: list[Any] = [None, None]
     if _group.rank == 0:
         try:
-            told = [work(), None]
+            outcome = [work(), None]
         except UserError as error:
-            told = [None, error]
-    torch.distributed.broadcast_object_list(told, 0, _group.control)
-    if told[1] is not None:
-        raise told[1]
-    return told[0]
+            outcome = [None, error]
+    torch.distributed.broadcast_object_list(outcome, 0, _group.control)
+    if outcome[1] is not None:
+        raise outcome[1]
+    return outcome[0]
 
 
 def rank_0_first(work: Callable[[], T]) -> T:
-    """Call `work` on rank 0 while the others wait, then on the others, which find the files of rank 0.
+    """Call `work` on rank 0, then on the others, which find the files that rank 0 has made.
 
     If one process raises a UserError, all of them do.
     """
@@ -180,20 +169,20 @@ def rank_0_first(work: Callable[[], T]) -> T:
 
 
 def barrier() -> None:
-    """Wait until every process has come here."""
+    """Wait until every process has called this."""
     if _group:
         torch.distributed.barrier(_group.control)
 
 
 def announce_stop(number: int) -> None:
-    """Tell the other processes, between two collective steps, that this signal asks the run to stop."""
+    """Tell the other processes that this signal asks the run to stop. Not a collective operation."""
     if _group:
-        with suppress(RuntimeError):  # the launcher that holds the store has ended, and the kernel tells its processes
+        with suppress(RuntimeError):  # the launcher, which holds the store, has ended; then this process ends, too
             _group.store.set(_STOP, str(number))
 
 
 def announced_stop() -> int | None:
-    """The signal that another process announced; asks at most a few times a second."""
+    """The signal that another process announced, if one did; asks only a few times a second."""
     if not _group or time.monotonic() - _group.asked < _ASK_EVERY:
         return None
     try:
@@ -204,7 +193,7 @@ def announced_stop() -> int | None:
 
 
 def clear_stop() -> None:
-    """Take the announcement back, before another training in the same processes."""
+    """Withdraw the announcement, before another training in the same processes."""
     barrier()
     if _group and _group.rank == 0:
         _group.store.delete_key(_STOP)
@@ -212,7 +201,7 @@ def clear_stop() -> None:
 
 
 def lost_contact(error: BaseException) -> bool:
-    """Whether an exception only says that another process has ended."""
+    """Whether an exception means that another process has ended."""
     if not _group or not isinstance(error, RuntimeError):
         return False
     text = str(error).lower()

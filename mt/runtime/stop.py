@@ -1,4 +1,4 @@
-"""Ending a run in order: a signal is only a request; the code at work saves and returns."""
+"""Stopping a run: a signal is only a request, which the running code obeys after it has saved."""
 
 import os
 import signal
@@ -11,19 +11,19 @@ from mt.runtime.process import STOP_SIGNALS
 
 
 class Interrupted(Exception):
-    """Work was abandoned, in all processes alike, because the run was asked to stop."""
+    """All processes abandoned some work because the run was asked to stop."""
 
 
 class StopRequest:
-    """Inside its `with` block, STOP_SIGNALS only ask the run to stop; a third SIGINT interrupts at once.
+    """In its `with` block, STOP_SIGNALS only ask the run to stop; a third SIGINT interrupts at once.
 
-    A signal to one of several processes counts for all. `number` is the signal that all processes have agreed to stop
-    for, so it is the same everywhere; between two agreements, `wanted` tells what this process has heard.
+    A signal to one process counts for all. `number` is the signal that all processes have agreed on, so it is the same
+    everywhere; between two agreements, `wanted` is true as soon as this process knows of a signal.
     """
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self.heard: int | None = None  # what reached this process, whether or not the others know
+        self.heard: int | None = None  # the signal that this process knows of
         self._interrupts = 0
         self._announced = False
         self._previous: dict[int, Any] = {}
@@ -40,10 +40,10 @@ class StopRequest:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         if self.heard is not None and self.number is None and error is None:
-            os.kill(os.getpid(), self.heard)  # it arrived after the last agreement: handle it as usual
+            os.kill(os.getpid(), self.heard)  # it arrived after the last agreement: let it act as usual
 
     def wanted(self) -> bool:
-        """Whether this or another process was asked to stop, as far as this process knows; costs next to nothing."""
+        """Whether any process was asked to stop, as far as this one knows; costs almost nothing."""
         if self.heard is not None and not self._announced:
             distributed.announce_stop(self.heard)
             self._announced = True
@@ -52,17 +52,17 @@ class StopRequest:
         return self.heard is not None
 
     def raise_if_wanted(self) -> None:
-        """Raise Interrupted if this or another process was asked to stop; others may not have heard yet."""
+        """Raise Interrupted if `wanted`; other processes may not know yet."""
         if self.wanted():
             raise Interrupted
 
     def agree(self, seconds: float = 0.0) -> float:
-        """Settle `number` among all processes, which all call this.
+        """Agree on `number` with the other processes, which all call this.
 
         Returns `seconds` plus the time since the last call, the longest of all processes.
         """
         now = time.monotonic()
-        number, longest = distributed.all_reduce_max([self.heard or 0, seconds + now - self._ticked])
+        number, longest = distributed.all_reduce([self.heard or 0, seconds + now - self._ticked], distributed.MAX)
         self.number, self._ticked = int(number) or None, now
         return longest
 

@@ -41,7 +41,7 @@ class TrainingMetrics:
 
         The arguments are logged unchanged: learning rate, target tokens of the whole run, GiB, epoch.
         """
-        sums = dict(zip(SHARES, distributed.all_reduce_sum([getattr(self, name) for name in SHARES]), strict=True))
+        sums = dict(zip(SHARES, distributed.all_reduce([getattr(self, name) for name in SHARES]), strict=True))
         counted = sums["target_tokens"] or math.nan  # none if every update was skipped
         return {
             "loss": sums["loss"] / counted,

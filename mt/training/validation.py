@@ -68,7 +68,7 @@ class Validator:
                 smoothed, nll = smoothed + float(loss.smoothed), nll + float(loss.nll)
                 tokens += batch.target_tokens
         model.train()
-        smoothed, nll, all_tokens, stopped = distributed.all_reduce_sum([smoothed, nll, tokens, stop.wanted()])
+        smoothed, nll, all_tokens, stopped = distributed.all_reduce([smoothed, nll, tokens, stop.wanted()])
         if stopped:
             raise Interrupted
         return smoothed / all_tokens, nll / all_tokens

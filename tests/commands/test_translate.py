@@ -12,7 +12,7 @@ from tests_support import save_checkpoint
 
 from mt.checkpoint.store import CheckpointStore
 from mt.commands import translate as command
-from mt.commands.translate import TranslateConfig, translate
+from mt.commands.translate import TranslateConfig, translate, translate_with_export
 from mt.config.schema import DecodeConfig, Device, Precision
 from mt.decoding.exported import ExportedTranslator
 from mt.decoding.translator import Translator
@@ -138,7 +138,8 @@ def test_an_export_that_is_named_translates(exported, files, monkeypatch, capsys
     assert asked == [ExportedTranslator] and output.read_text(encoding="utf-8") == expected
     assert capsys.readouterr().err.startswith(f"{folder}, CTranslate2 ")
     for changed in ({"device": Device.cpu}, {"precision": Precision.auto}):
-        translate(TranslateConfig(checkpoint=str(folder), decode=decode, **changed, **options))
+        config = TranslateConfig(checkpoint=str(folder), decode=decode, **changed, **options)
+        translate_with_export(config, folder)
     assert asked == [ExportedTranslator] * 3
 
 
@@ -151,7 +152,7 @@ def test_an_export_refuses_what_it_cannot_do(exported, files, monkeypatch, chang
     monkeypatch.setenv("WORLD_SIZE", launched)
     config = TranslateConfig(checkpoint=str(exported[1]), **changed, **options)
     with pytest.raises(UserError, match="leave out device, devices and precision") as error:
-        translate(config)
+        translate_with_export(config, exported[1])
     assert "\n" not in str(error.value) and not output.exists()
 
 
@@ -169,7 +170,8 @@ def test_a_corrupt_export_that_is_named_is_refused(exported, files):
     path = exported[1] / "model.bin"
     path.write_bytes(path.read_bytes()[:-7])
     with pytest.raises(Corrupt, match=r"model\.bin is corrupt") as error:
-        translate(TranslateConfig(checkpoint=str(exported[1]), device=Device.cpu, **options))
+        config = TranslateConfig(checkpoint=str(exported[1]), device=Device.cpu, **options)
+        translate_with_export(config, exported[1])
     assert "\n" not in str(error.value) and not output.exists()
 
 

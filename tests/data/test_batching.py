@@ -204,18 +204,18 @@ def test_the_largest_batch_of_a_process_without_a_sentence_is_a_whole_one():
     assert batch.sentences.tolist() == [0] and batch.cells == 9 and batch.target_tokens == 5
 
 
-def test_in_a_long_plan_some_updates_and_the_one_with_the_longest_pair_are_looked_at(epoch, monkeypatch):
-    monkeypatch.setattr(batching, "LOOKED_AT", 5)
+def test_in_a_long_plan_some_updates_and_the_one_with_the_longest_pair_are_searched(epoch, monkeypatch):
+    monkeypatch.setattr(batching, "SEARCHED_UPDATES", 5)
     plan = epoch.plan
     longest = next(number for number, rows in enumerate(plan) if int((SOURCE + TARGET).argmax()) in rows)
-    looked_at = [*range(0, len(plan), -(-len(plan) // 5)), longest]
-    assert len(looked_at) <= 6 < len(plan)
+    searched = [*range(0, len(plan), -(-len(plan) // 5)), longest]
+    assert len(searched) <= 6 < len(plan)
     updates = list(epoch.updates(0, 400, 0, 1))
-    cells = [max(batch.cells for batch in updates[number].batches) for number in looked_at]
+    cells = [max(batch.cells for batch in updates[number].batches) for number in searched]
     chosen = epoch.largest(400, 0, 1)
     assert chosen.cells == max(cells)
-    assert any(chosen.sentences[0] in plan[number] for number in looked_at)
-    monkeypatch.setattr(batching, "LOOKED_AT", 1)
+    assert any(chosen.sentences[0] in plan[number] for number in searched)
+    monkeypatch.setattr(batching, "SEARCHED_UPDATES", 1)
     assert epoch_of([5, 7, 6], [5, 9, 4], [[0], [1], [2]]).largest(100, 0, 1).sentences.tolist() == [1]
 
 

@@ -166,7 +166,7 @@ def test_without_development_files_a_part_of_training_is_held_out(config):
 
 def test_an_empty_development_file_is_refused(config, tmp_path):
     write_pairs(tmp_path, "dev", [])
-    with pytest.raises(UserError, match="no lines"):
+    with pytest.raises(UserError, match="development set is empty"):
         run(config)
 
 
