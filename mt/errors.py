@@ -1,11 +1,11 @@
-"""The exceptions for mistakes that the user can correct: one line of text that says what is wrong and what to do."""
+"""Exceptions for mistakes that the user can correct. Each has one line of text: what is wrong, and what to do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class UserError(ValueError):
-    """Something that only the user can correct, such as a bad key, file or value."""
+    """A mistake that only the user can correct, such as a wrong key, file or value."""
 
     exit_code = 2
 
@@ -17,16 +17,22 @@ class DataUnavailable(UserError):
 
 
 class Corrupt(UserError):
-    """A file of a checkpoint or of an export that is missing, cut short or changed."""
+    """A file of a checkpoint or of an export that is missing, truncated or changed."""
 
 
 @contextmanager
-def explain_os_errors(what: str, kind: type[UserError] = UserError) -> Iterator[None]:
-    """Turns an OSError in this block into "WHAT: reason", such as "cannot write x: No space left on device"."""
+def explain_os_errors(
+    what: str, kind: type[UserError] = UserError, others: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
+    """Turns an OSError, or one of `others`, in this block into "WHAT: reason", such as "cannot write x: disk full"."""
+    kinds: tuple[type[Exception], ...] = (OSError, *others)
     try:
         yield
-    except OSError as error:
-        raise kind(f"{what}: {error.strerror or error}") from error
+    except UserError:
+        raise
+    except kinds as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
+        raise kind(f"{what}: {reason}") from error
 
 
 def first_line(error: BaseException) -> str:

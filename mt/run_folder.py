@@ -1,4 +1,4 @@
-"""Every path inside a run folder and inside a checkpoint folder, and the index that says which checkpoint is which.
+"""The paths inside run folders and checkpoint folders, and the index of a run's checkpoints.
 
 outputs/NAME/        config.yaml train.log metrics.jsonl cleaning.json scores.json hypotheses/ tensorboard/ exports/
   checkpoints/       index.json update-0000100/ average-0000100-of-3/
@@ -8,11 +8,11 @@ outputs/NAME/        config.yaml train.log metrics.jsonl cleaning.json scores.js
 import json
 from pathlib import Path
 
-from mt.errors import UserError, first_line
+from mt.errors import UserError, explain_os_errors
 
 WEIGHTS, CONFIG, STATE, META = "model.safetensors", "config.yaml", "training_state.pt", "meta.json"
 EXPORT_META = "export.json"
-ROLES = ("average", "best", "last")  # of a run's checkpoints, in the order in which one is chosen to translate with
+ROLES = ("average", "best", "last")  # a run translates with the first of these checkpoints that it has
 
 
 class RunFolder:
@@ -29,21 +29,19 @@ class RunFolder:
         self.held_out = (path / "held_out.source.txt", path / "held_out.target.txt")  # if there are no dev files
         self.exports = path / "exports"
         self.lock = path / ".lock"
-        self.saved = path / ".saved"  # exists once a checkpoint was saved, even if the checkpoints are gone
+        self.saved = path / ".saved"  # created with the first checkpoint, and kept even if all checkpoints are gone
         self.checkpoints = path / "checkpoints"
         self.index = self.checkpoints / "index.json"
 
     def read_index(self) -> dict[str, str]:
-        """The names of checkpoints by role: last, previous, best, average, scored. Empty if nothing was saved yet.
+        """Checkpoint names by role: last, previous, best, average, scored. Empty if nothing was saved yet.
 
         Raises UserError for a corrupt index.
         """
-        try:
-            index = json.loads(self.index.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if not self.index.exists():
             return {}
-        except (OSError, ValueError) as error:
-            raise UserError(f"{self.index} cannot be read: {first_line(error)}") from error
+        with explain_os_errors(f"{self.index} cannot be read", others=(ValueError,)):
+            index = json.loads(self.index.read_text(encoding="utf-8"))
         if not (isinstance(index, dict) and all(isinstance(name, str) for name in index.values())):
             raise UserError(f"{self.index} does not name checkpoints by their roles")
         return index
@@ -63,7 +61,7 @@ def run_of(checkpoint: Path) -> RunFolder | None:
 def find_checkpoint(path: str | Path, key: str = "checkpoint", exports: bool = False) -> Path:
     """The absolute path of a checkpoint folder, or of a run folder's average, else best, else last checkpoint.
 
-    With `exports` it may also be the folder of an export. Raises UserError, which names the `key` of the path.
+    If `exports`, the folder of an export is also accepted. Raises UserError, which names the `key` of the path.
     """
     folder = Path(path).absolute()
     if not folder.is_dir():
@@ -74,7 +72,6 @@ def find_checkpoint(path: str | Path, key: str = "checkpoint", exports: bool = F
         raise UserError(f"{key}={path} is an export, which mt translate alone can use: name the run or a checkpoint")
     run = RunFolder(folder)
     index = run.read_index()
-    for role in ROLES:
-        if role in index:
-            return run.checkpoints / index[role]
+    if name := next((index[role] for role in ROLES if role in index), None):
+        return run.checkpoints / name
     raise UserError(f"{key}={path}: there is no checkpoint in it: name a run folder or a checkpoint")

@@ -1,4 +1,4 @@
-"""A model on disk: an immutable folder with weights, configuration, tokenizers and, for resuming, training state.
+"""A checkpoint on disk: an immutable folder with weights, configuration, tokenizers and, for resuming, training state.
 
 model.safetensors    a tied matrix is stored once
 config.yaml          the whole configuration of the training
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mt.config.schema import TrainConfig
 from mt.config.stored import read_config, to_yaml
-from mt.errors import Corrupt, UserError, first_line
+from mt.errors import Corrupt, UserError, explain_os_errors, first_line
 from mt.files import atomic_folder, sha256_of, verify_hash
 from mt.run_folder import CONFIG, META, STATE, WEIGHTS
 from mt.tokenizers.pair import Tokenizers
@@ -33,7 +33,7 @@ _META_KINDS = {"update": int, "source_size": int, "target_size": int, "hashes": 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """An opened checkpoint folder; each file is verified, once, before it is read."""
+    """An opened checkpoint folder. Each file is verified once, before it is read."""
 
     folder: Path
     config: TrainConfig
@@ -53,7 +53,7 @@ class Checkpoint:
             self._intact(name)
 
     def _intact(self, name: str) -> Path:
-        """The path of a file that is as it was written. Raises Corrupt if it is not."""
+        """The path of a file, which is verified if it was not before. Raises Corrupt."""
         if name not in self._verified:
             verify_hash(self.folder / name, self.meta["hashes"].get(name))
             self._verified.add(name)
@@ -65,19 +65,15 @@ class Checkpoint:
         from safetensors.torch import load_file
 
         path = self._intact(WEIGHTS)
-        try:
+        with explain_os_errors(f"{path} cannot be read", Corrupt, (SafetensorError,)):
             return load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise Corrupt(f"{path} cannot be read: {first_line(error)}") from error
 
     def load_model(self) -> "Transformer":
         """The model with its weights, in evaluation mode."""
         from mt.model.transformer import Transformer
 
-        try:
+        with explain_os_errors(f"{self.folder} describes an impossible model", others=(ValueError, RuntimeError)):
             model = Transformer(self.config.model, self.meta["source_size"], self.meta["target_size"])
-        except (ValueError, RuntimeError) as error:
-            raise UserError(f"{self.folder} describes an impossible model: {first_line(error)}") from error
         self.load_into(model)
         return model.eval()
 
@@ -91,11 +87,9 @@ class Checkpoint:
             raise UserError(f"{self.folder}: the weights do not fit the configured model: {odd[0]} is on one side only")
         with torch.no_grad():
             for name, parameter in parameters.items():
-                if parameter.shape != weights[name].shape:
-                    raise UserError(
-                        f"{self.folder}: {name} has shape {tuple(weights[name].shape)}, but in the model"
-                        f" {tuple(parameter.shape)}"
-                    )
+                stored, expected = tuple(weights[name].shape), tuple(parameter.shape)
+                if stored != expected:
+                    raise UserError(f"{self.folder}: {name} has shape {stored}, but in the model {expected}")
                 parameter.copy_(weights[name])
 
     def load_tokenizers(self) -> Tokenizers:
@@ -105,29 +99,25 @@ class Checkpoint:
                 self._intact(name)
         tokenizers = Tokenizers.load(self.folder)
         sizes = tokenizers.source.size, tokenizers.target.size
-        expected = self.meta["source_size"], self.meta["target_size"]
-        if sizes != expected:
+        if sizes != (expected := (self.meta["source_size"], self.meta["target_size"])):
             raise UserError(f"{self.folder}: the tokenizers have {sizes} units, but the model has {expected}")
         return tokenizers
 
     def load_state(self) -> dict[str, Any]:
-        """The training state. Raises Corrupt if there is none, or if anything but plain data is in it."""
+        """The training state. Raises Corrupt if there is none, or if it holds anything but plain data."""
         import torch
 
         path = self._intact(STATE)
-        try:
+        # torch raises many kinds of errors for a corrupt or forbidden pickle
+        with explain_os_errors(f"{path} cannot be read", Corrupt, (Exception,)):
             return dict(torch.load(path, map_location="cpu", weights_only=True))
-        except Exception as error:  # torch raises many kinds for a corrupt or forbidden pickle
-            raise Corrupt(f"{path} cannot be read: {first_line(error)}") from error
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
-    """The meta.json of a checkpoint. Raises Corrupt if it is none, UserError for another format."""
+    """The meta.json of a checkpoint. Raises Corrupt for another content, UserError for another format."""
     path = folder / META
-    try:
+    with explain_os_errors(f"{path} cannot be read", Corrupt, (ValueError,)):
         meta = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise Corrupt(f"{path} cannot be read: {first_line(error)}") from error
     if not isinstance(meta, dict):
         raise Corrupt(f"{path} does not describe a checkpoint")
     if meta.get("format") != FORMAT:
@@ -147,7 +137,7 @@ def write_checkpoint(
     meta: Mapping[str, Any],
     state: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a checkpoint; after a kill at any moment it is complete or absent. Raises UserError for a full disk."""
+    """Write a checkpoint. A kill at any moment leaves it complete or absent. Raises UserError for a full disk."""
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -170,9 +160,9 @@ def write_checkpoint(
                 "hashes": {file.name: sha256_of(file) for file in sorted(unfinished.iterdir())},
             }
             (unfinished / META).write_text(json.dumps(full_meta, indent=1), encoding="utf-8")
-    except (OSError, SafetensorError, RuntimeError) as error:  # each of the three writers has its own for a full disk
-        full = shutil.disk_usage(folder.parent).free < 2**20  # torch's writer does not always say so
+    except (OSError, SafetensorError, RuntimeError) as error:  # a full disk raises another one in each of the writers
+        full = shutil.disk_usage(folder.parent).free < 2**20  # torch's message does not always tell
         if type(error) is RuntimeError and "writ" not in str(error) and not full:
             raise
         reason = "No space left on device" if full else first_line(error)
-        raise UserError(f"cannot save {folder}: {reason}; the checkpoints before it remain") from error
+        raise UserError(f"cannot save {folder}: {reason}; earlier checkpoints remain") from error

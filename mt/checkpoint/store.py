@@ -1,9 +1,7 @@
-"""The checkpoints of a run, and which of them is the last, the one before it, the best, the average, the scored one.
-
-checkpoints/index.json names them by these roles, and is replaced in one step.
-"""
+"""The checkpoints of a run. checkpoints/index.json names the last, previous, best, average and scored one."""
 
 import hashlib
+import itertools
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +10,7 @@ from pathlib import Path
 
 from mt.checkpoint.folder import Checkpoint, read_meta, write_checkpoint
 from mt.config.schema import Which
-from mt.errors import Corrupt, UserError
+from mt.errors import Corrupt, UserError, explain_os_errors
 from mt.files import atomic_write, restore_replaced
 from mt.run_folder import META, WEIGHTS, RunFolder
 
@@ -25,24 +23,20 @@ class CheckpointStore:
         self.folder = run.checkpoints
 
     def index(self) -> dict[str, str]:
-        """Names by role: last, previous, best, average, scored. Empty if nothing was saved yet."""
+        """Checkpoint names by role, see `RunFolder.read_index`."""
         return self.run.read_index()
 
     def set(self, **roles: str | None) -> None:
-        """Change roles in the index, all at once; None takes a role away."""
+        """Change roles in the index, all at once; None removes a role."""
         self._write_index(self.index() | roles)
 
     def _write_index(self, roles: Mapping[str, str | None]) -> None:
         index = {role: name for role, name in roles.items() if name is not None}
-        try:
+        with explain_os_errors(f"cannot write {self.run.index}, whose old content remains"):
             atomic_write(self.run.index, json.dumps(index, indent=1) + "\n")
-        except OSError as error:
-            raise UserError(
-                f"cannot write {self.run.index}: {error.strerror or error}; its old content remains"
-            ) from error
 
     def names(self) -> list[str]:
-        """The checkpoints of the training, from the oldest update to the newest."""
+        """The checkpoints that training saved, from the oldest to the newest."""
         return [name for name in self._folders() if (self.folder / name / META).exists()]
 
     def _folders(self) -> list[str]:
@@ -50,13 +44,13 @@ class CheckpointStore:
         return sorted(found, key=lambda name: int(name.removeprefix("update-")))
 
     def clean(self) -> None:
-        """Remove everything that killed processes left unfinished."""
+        """Remove the unfinished files and folders of killed processes."""
         restore_replaced(self.folder)
         for path in self.folder.glob(".*"):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
 
     def intact(self, name: str) -> bool:
-        """Whether all files of a checkpoint are there as they were written."""
+        """Whether all files of a checkpoint are there, unchanged."""
         try:
             Checkpoint.open(self.folder / name).verify()
         except Corrupt:
@@ -64,10 +58,10 @@ class CheckpointStore:
         return True
 
     def newest(self, warn: Callable[[str], None]) -> Checkpoint | None:
-        """The newest intact checkpoint, from which the run resumes. None if none was ever saved.
+        """The newest intact checkpoint, from which the run resumes; None if none was ever saved.
 
-        Newer ones that are corrupt are put aside under another name, and `warn` is told. Raises UserError if all are:
-        a run with a past never begins again by itself.
+        Newer ones, which are corrupt, are renamed and reported to `warn`. Raises UserError if all are corrupt: a run
+        that has saved something never starts again by itself.
         """
         corrupt: list[tuple[str, Corrupt]] = []
         for name in reversed(self._folders()):
@@ -78,49 +72,47 @@ class CheckpointStore:
                 corrupt.append((name, error))
                 continue
             for bad, why in corrupt:
-                warn(f"{why}; it is put aside as {self._put_aside(bad)}, and the run resumes from {name}")
+                numbers = itertools.count(1)
+                aside = f"damaged-{bad}"
+                while (self.folder / aside).exists():
+                    aside = f"damaged-{bad}-{next(numbers)}"
+                (self.folder / bad).rename(self.folder / aside)
+                warn(f"{why}; it is renamed to {aside}, and the run resumes from {name}")
             self._repair_index(name, warn)
             return checkpoint
         if corrupt or self.run.index.exists():
             reason = f" ({corrupt[0][1]})" if corrupt else ""
             raise UserError(
                 f"{self.folder} has no intact checkpoint to resume from{reason}: put one back, or remove"
-                f" {self.run.path} to begin again"
+                f" {self.run.path} to start again"
             )
         return None
 
-    def _put_aside(self, name: str) -> str:
-        number = 0
-        while (self.folder / (aside := f"damaged-{name}" + (f"-{number}" if number else ""))).exists():
-            number += 1
-        (self.folder / name).rename(self.folder / aside)
-        return aside
-
     def _repair_index(self, last: str, warn: Callable[[str], None]) -> None:
-        """Correct an index that is corrupt, or older than the last checkpoint because a kill came between the two."""
+        """Correct an index that is corrupt or, because of a kill, older than the last checkpoint."""
         try:
             index = self.index()
         except UserError as error:
-            warn(f"{error}; it is written anew")
+            warn(f"{error}; it is written again")
             index = {}
         there = {role: name for role, name in index.items() if (self.folder / name / META).exists()}
         if there | {"last": last} != index:
             self._write_index(there | {"last": last})
 
     def delete(self, names: Sequence[str]) -> None:
-        """Remove checkpoints, but none that the index names."""
+        """Remove checkpoints, except those that the index names."""
         for name in set(names) - set(self.index().values()):
-            gone = self.folder / f".{name}.deleted"  # hidden first, so that no half of it is taken for a checkpoint
+            gone = self.folder / f".{name}.deleted"  # renamed first, so that a kill leaves no half of a checkpoint
             with suppress(OSError):
                 shutil.rmtree(gone, ignore_errors=True)
                 (self.folder / name).rename(gone)
                 shutil.rmtree(gone)
 
     def average(self, names: Sequence[str]) -> Path:
-        """Write the mean of the weights of checkpoints as a checkpoint of its own, the run's average; its folder."""
+        """Write the mean of the checkpoints' weights as a new checkpoint, the run's average; returns its folder."""
         members = {name: read_meta(self.folder / name)["hashes"][WEIGHTS] for name in names}
         name = f"{names[-1].replace('update', 'average')}-of-{len(names)}"
-        if (self.folder / name).exists() and not self._is_average(name, members):  # a checkpoint never changes
+        if (self.folder / name).exists() and not self._is_average(name, members):  # no checkpoint is ever replaced
             name += "-" + hashlib.sha256(" ".join(members.values()).encode()).hexdigest()[:6]
         if not self._is_average(name, members):
             checkpoints = [Checkpoint.open(self.folder / each) for each in names]
@@ -136,7 +128,7 @@ class CheckpointStore:
         return self.folder / name
 
     def _is_average(self, name: str, members: Mapping[str, str]) -> bool:
-        """Whether an intact average of exactly these weights exists."""
+        """Whether there is an intact average of exactly these weights."""
         return self.intact(name) and read_meta(self.folder / name).get("average_of") == members
 
     def pick(self, count: int, which: Which) -> list[str]:

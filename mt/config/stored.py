@@ -1,4 +1,4 @@
-"""Configurations on disk: a `TrainConfig` as plain types and back, without resolving anything that stands in them."""
+"""Stored configurations: a `TrainConfig` as plain types and back. Interpolations in its strings stay as they are."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -13,7 +13,7 @@ from mt.config.rules import check_limits
 from mt.config.schema import TrainConfig
 from mt.errors import UserError, first_line
 
-# Keys that older versions wrote and that mean nothing any more
+# Keys of older versions, which are ignored
 RETIRED = {"decode.engine"}
 
 
@@ -27,9 +27,9 @@ def to_plain(config: Any) -> dict[str, Any]:
 
 
 def from_plain(kind: type[Any], values: Any, prefix: str = "") -> Any:
-    """The configuration that `to_plain` turned into plain types; missing keys take their defaults.
+    """The configuration that `to_plain` turned into plain types. Missing keys get their defaults.
 
-    Raises UserError for a key that `kind` does not have, unless it is retired, and for a value of another type.
+    Raises UserError for an unknown key that is not retired, and for a value of another type.
     """
     types = get_type_hints(kind)
     if not isinstance(values, Mapping):
@@ -56,7 +56,7 @@ def from_plain(kind: type[Any], values: Any, prefix: str = "") -> Any:
 
 
 def _fits(expected: Any, value: Any) -> bool:
-    """Whether a plain value has a plain type; an int is also a float, but a bool is no number."""
+    """Whether a plain value has a type; an int is also a float, but a bool is not a number."""
     if expected is Any:
         return True
     if isinstance(value, bool):
@@ -69,9 +69,9 @@ def read_config(path: Path) -> TrainConfig:
     try:
         config: TrainConfig = from_plain(TrainConfig, yaml.safe_load(path.read_text(encoding="utf-8")))
         check_limits(config)
+        return config
     except (OSError, yaml.YAMLError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {first_line(error)}") from error
-    return config
 
 
 def to_yaml(config: Any) -> str:

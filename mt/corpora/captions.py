@@ -1,7 +1,4 @@
-"""The embedded corpus of made-up English and German image captions, which needs no network.
-
-mt ships the text; scripts/captions holds the grammar that generated it.
-"""
+"""A corpus of generated English and German image captions that comes with mt and needs no network."""
 
 import lzma
 from importlib.resources import files
@@ -44,4 +41,4 @@ def _unpack(folder: Path) -> None:
                 if not path.exists():
                     atomic_write(path, text)
                 elif path.read_bytes() != text.encode():
-                    raise UserError(f"{path} is not of the captions: give an empty or new folder as data.raw_dir")
+                    raise UserError(f"{path} is not from the captions: set data.raw_dir to an empty or new folder")

@@ -1,4 +1,4 @@
-"""Downloads: to a temporary name, resumed after a cut, checked, and only then renamed."""
+"""Downloads: resumed if they are interrupted, and renamed to their final name only after a check."""
 
 import http.client
 import os
@@ -21,12 +21,12 @@ _CHUNK = 1 << 20
 _REPORT_SECONDS = 5.0
 
 
-class _Cut(Exception):
-    """The transfer ended before the file did."""
+class _Interrupted(Exception):
+    """The connection closed before the end of the file."""
 
 
 def check_sha256(path: Path, expected: str) -> None:
-    """Raise UserError, which names the file and both sums, if a file has another SHA-256."""
+    """Raise UserError if the SHA-256 of a file is not the expected one."""
     found = sha256_of(path)
     if found != expected:
         raise UserError(
@@ -35,7 +35,7 @@ def check_sha256(path: Path, expected: str) -> None:
 
 
 def recorded_sha256(path: Path) -> str | None:
-    """The checksum that the SHA256SUMS beside a file lists for it, if it does."""
+    """The checksum of a file in the SHA256SUMS beside it, if that lists it."""
     sums = path.with_name(SUMS)
     for line in sums.read_text("utf-8").splitlines() if sums.exists() else []:
         sha256, _, name = line.partition("  ")
@@ -45,7 +45,7 @@ def recorded_sha256(path: Path) -> str | None:
 
 
 def check_recorded(path: Path, report: Report) -> None:
-    """Check a file against the SHA256SUMS beside it; a file that is not listed yet is recorded."""
+    """Check a file against the SHA256SUMS beside it; add the file if it is not listed."""
     if expected := recorded_sha256(path):
         check_sha256(path, expected)
         return
@@ -53,17 +53,17 @@ def check_recorded(path: Path, report: Report) -> None:
     before = sums.read_text("utf-8") if sums.exists() else ""
     try:
         atomic_write(sums, f"{before}{sha256_of(path)}  {path.name}\n")
-    except OSError as error:  # a shared folder that only others may write is a good place for the files, too
+    except OSError as error:  # the files may be in a shared folder that only others may write
         report(f"cannot record the SHA-256 of {path} in {sums}: {error.strerror or error}")
 
 
 def fetch(
     url: str, path: Path, sha256: str | None = None, timeout: float = 5.0, report: Report = lambda line: None
 ) -> None:
-    """Download url to path; a transfer that was cut is resumed from NAME.part, in this call and in the next one.
+    """Download url to path. An interrupted download is resumed from NAME.part, in this call and in the next one.
 
-    `timeout` is in seconds, for connecting and for each silence after it. Proxies come from the environment. Raises
-    DataUnavailable if the address cannot be reached, stops short or gives a file with another checksum.
+    `timeout` is in seconds, for connecting and for each pause. Proxies come from the environment. Raises
+    DataUnavailable if the address cannot be reached, if no more bytes come, and if the checksum is another one.
     """
     part = path.with_name(path.name + ".part")
     with explain_os_errors(f"cannot write {path.parent}"):
@@ -73,8 +73,8 @@ def fetch(
         try:
             _transfer(url, part, timeout, report)
             break
-        except (_Cut, OSError, http.client.HTTPException) as error:
-            # As long as bytes arrive, a cut is no reason to give up
+        except (_Interrupted, OSError, http.client.HTTPException) as error:
+            # Try again as long as bytes arrive
             if _size(part) <= before:
                 reason = str(error.reason if type(error) is urllib.error.URLError else error) or type(error).__name__
                 raise DataUnavailable(
@@ -91,7 +91,7 @@ def fetch(
 
 
 def _transfer(url: str, part: Path, timeout: float, report: Report) -> None:
-    """Append to `part` over one connection, or start over if the server knows no ranges."""
+    """Append to `part` over one connection, or start over if the server does not support ranges."""
     have = _size(part)
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
@@ -100,23 +100,23 @@ def _transfer(url: str, part: Path, timeout: float, report: Report) -> None:
         error.close()
         if error.code != 416:
             raise
-        # There is nothing after these bytes: the file is complete, or another version of it
+        # The server has no more bytes: the file is complete, or a part of another version
         if error.headers.get("Content-Range") == f"bytes */{have}":
             return
         part.unlink()
         return _transfer(url, part, timeout, report)
     with response:
-        # Only now, so that an address out of reach is reported once
+        # Only now, so that an unreachable address is reported once
         report(f"downloading {url} to {part.with_suffix('').absolute()}")
         resumed = response.status == 206
         if resumed and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
-            raise _Cut("the server resumes at the wrong place")
+            raise _Interrupted("the server resumes at the wrong place")
         length = response.headers.get("Content-Length")
         start = have if resumed else 0
         total = start + int(length) if length else None
         _write(response, part, "ab" if resumed else "wb", total, report)
     if total is not None and _size(part) != total:
-        raise _Cut(f"{_size(part)} of {total} bytes came")
+        raise _Interrupted(f"{_size(part)} of {total} bytes came")
 
 
 def _write(response: http.client.HTTPResponse, part: Path, mode: str, total: int | None, report: Report) -> None:
@@ -139,10 +139,9 @@ def _size(path: Path) -> int:
 
 
 def extract(archive: Path, members: Mapping[str, Path]) -> None:
-    """Stream regular files {name in the archive: path here} out of a .tar or .tgz, and ignore everything else in it.
+    """Extract the members {name in the archive: path here} of a .tar or .tgz, which is read as a stream.
 
-    Each file gets its final name when it is complete. Raises UserError for a damaged archive and for one that lacks a
-    member.
+    Raises UserError for a damaged archive and for one without a member.
     """
     missing = dict(members)
     try:

@@ -14,7 +14,7 @@ _SET_NAME = re.compile(r"\w[\w.-]*")
 
 
 def locate(config: DataConfig, report: Report, training: bool) -> Sources:
-    """The user's files, which must exist; the test files are counted now, so that a mistake shows before training."""
+    """The user's files, which must exist. Test files are counted now, so that a mistake shows before training."""
     if training and not config.train:
         raise UserError("data=files needs data.train, such as data.train=[train.en,train.de] or data.train=[all.tsv]")
     named = isinstance(config.test, dict)
@@ -34,12 +34,14 @@ def locate(config: DataConfig, report: Report, training: bool) -> Sources:
         for parts in sources.tests.values():
             count_pairs(parts)
         for part in chain(train, dev, *sources.tests.values()):
-            _warn_if_swapped(part, report)
+            suffixes = [uncompressed_suffix(path) for path in (part.source_path, part.target_path) if path]
+            if suffixes == [f".{config.target}", f".{config.source}"]:
+                report(f"warning: {part.name} are given as {config.source} and {config.target}: are they swapped?")
     return sources
 
 
 def _parts(config: DataConfig, key: str, entries: object) -> list[Bitext]:
-    """The parts of a flat list: files with both sides stand alone, the others two by two."""
+    """The parts that a flat list of files makes: a file with both sides is a part, two other files are one part."""
     if isinstance(entries, str):
         entries = [entries]
     if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
@@ -48,26 +50,15 @@ def _parts(config: DataConfig, key: str, entries: object) -> list[Bitext]:
     waiting: Path | None = None
     for path in (Path(entry).absolute() for entry in entries):
         if path.name.startswith("._"):
-            raise UserError(f"{key}: {path} holds a Mac's file attributes, not text: leave it out")
+            raise UserError(f"{key}: {path} holds file attributes of macOS, not text: leave it out")
         if not path.is_file():
             raise UserError(f"{key}: {path}: no such file")
-        alone = uncompressed_suffix(path) in PAIR_FORMATS
-        if alone and waiting is not None:
+        both_sides = uncompressed_suffix(path) in PAIR_FORMATS
+        if both_sides and waiting:
             break
-        if alone:
-            parts.append(Bitext(path, None, config.languages))
-        elif waiting is None:
-            waiting = path
-        else:
-            parts.append(Bitext(waiting, path, config.languages))
-            waiting = None
-    if waiting is not None:
+        if waiting or both_sides:
+            parts.append(Bitext(waiting or path, path if waiting else None, config.languages))
+        waiting = None if waiting or both_sides else path
+    if waiting:
         raise UserError(f"{key}: {waiting} has no file of translations after it: give source,target,source,target")
     return parts
-
-
-def _warn_if_swapped(part: Bitext, report: Report) -> None:
-    suffixes = [uncompressed_suffix(path) for path in (part.source_path, part.target_path) if path]
-    source, target = part.languages
-    if suffixes == [f".{target}", f".{source}"]:
-        report(f"warning: {part.name} are given as {source} and {target}: are they swapped?")

@@ -1,6 +1,6 @@
-"""From files to pairs of lines, unchanged: two files side by side, or one .tsv or .jsonl file, plain or compressed.
+"""From files to pairs of unchanged lines: two files read in parallel, or one .tsv or .jsonl file; plain or compressed.
 
-A line ends at a line feed and nowhere else; other characters that some readers take for the end of a line stay inside.
+Only a line feed ends a line. Other characters that some readers take for a line end stay in the text.
 """
 
 import gzip
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from mt.errors import UserError
 
@@ -22,14 +22,14 @@ _JSON_BREAK = re.compile(r"\r\n|[\r\n\t]")
 
 
 class NotUtf8(UserError):
-    """A line that is not UTF-8: the one fault for which a training pair may be dropped instead."""
+    """A line that is not UTF-8, for which training may drop the pair instead of stopping."""
 
 
 @dataclass(frozen=True)
 class Bitext:
-    """A part of a split: two files read line by line, or one file with both sides (then target_path is None).
+    """A part of a split: two files read in parallel, or one file with both sides (then target_path is None).
 
-    A split is a list of such parts, read in that order. Any file may be compressed.
+    A split is a list of parts, which are read in that order. Any file may be compressed.
     """
 
     source_path: Path
@@ -45,11 +45,11 @@ class Bitext:
 
 
 class Pair(tuple[str, str]):
-    """(source, target) as a plain tuple of two, which also knows its part and line number."""
+    """(source, target) as a tuple of two that also knows its part and line number."""
 
     part: Bitext
     line: int
-    valid: bool  # False if a side is not UTF-8; then its bad bytes are shown as U+FFFD
+    valid: bool  # False if a side is not UTF-8; its invalid bytes became U+FFFD
 
     @property
     def where(self) -> str:
@@ -57,10 +57,10 @@ class Pair(tuple[str, str]):
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, plain or compressed, one at a time and without their ends.
+    """The lines of a UTF-8 file, plain or compressed, without their line ends.
 
-    A byte order mark at the start and one carriage return before a line feed are dropped. Raises UserError for a file
-    that is missing, damaged, not UTF-8 (with line number and byte offset), or SGML or XML.
+    A byte order mark at the start, and one carriage return before each line feed, are dropped. Raises UserError for a
+    file that is missing, damaged, not UTF-8 (with line number and byte offset), or SGML or XML.
     """
     path = Path(path).absolute()
     for number, (offset, line) in enumerate(_byte_lines(path), 1):
@@ -68,7 +68,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 
 def read_pairs(split: Sequence[Bitext], keep_invalid: bool = False) -> Iterator[Pair]:
-    """All pairs of a split, in order and unchanged, one at a time.
+    """All pairs of a split, in order and unchanged.
 
     Raises UserError for everything that read_lines refuses, for two files of unequal length (with both counts, at
     their end), and for a malformed line of a file with both sides. With `keep_invalid`, a pair that is not UTF-8 is
@@ -90,12 +90,12 @@ def read_pairs(split: Sequence[Bitext], keep_invalid: bool = False) -> Iterator[
 
 
 def count_pairs(split: Sequence[Bitext], keep_invalid: bool = False) -> int:
-    """The number of valid pairs; reading all files to their end reports every fault in them before any work."""
+    """The number of valid pairs. It reads all files to their end, so that a fault shows before any work is done."""
     return sum(pair.valid for pair in read_pairs(split, keep_invalid))
 
 
 def _rows(part: Bitext) -> Iterator[tuple[tuple[int, bytes], ...]]:
-    """The lines of each pair as (offset, bytes): two of paired files, one of a file with both sides."""
+    """The lines of each pair as (offset, bytes): one from each of two files, or one from a file with both sides."""
     if part.target_path is None:
         yield from zip(_byte_lines(part.source_path))
         return
@@ -105,8 +105,8 @@ def _rows(part: Bitext) -> Iterator[tuple[tuple[int, bytes], ...]]:
             more = number + 1 + sum(1 for _ in (targets if source is None else sources))
             counts = (number, more) if source is None else (more, number)
             raise UserError(
-                f"{part.source_path} has {counts[0]} lines but {part.target_path} has {counts[1]} lines: "
-                "they must be translations of each other line by line"
+                f"{part.source_path} has {counts[0]} lines but {part.target_path} has {counts[1]} lines: each line must"
+                " be the translation of the other file's line"
             )
         yield source, target
 
@@ -133,7 +133,7 @@ def _json_pair(line: str, part: Bitext, number: int) -> tuple[str, str]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         keys = " and ".join(f'"{language}"' for language in part.languages)
         raise UserError(
-            f'{part.where(number)} is no JSON object with text under {keys}, at the top or in "translation"'
+            f'{part.where(number)} is not a JSON object with text under {keys}, at the top or in "translation"'
         ) from None
     try:
         (source + target).encode("utf-8")
@@ -142,7 +142,7 @@ def _json_pair(line: str, part: Bitext, number: int) -> tuple[str, str]:
     return source, target
 
 
-# Formats in which one file holds both sides: suffix to the function that reads a line. To add one, register it here.
+# Formats with both sides in one file: suffix to the function that reads a line. To add one, register it here.
 PAIR_FORMATS: dict[str, Callable[[str, Bitext, int], tuple[str, str]]] = {".tsv": _tsv_pair, ".jsonl": _json_pair}
 COMPRESSIONS: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open}
 
@@ -156,7 +156,7 @@ def _byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """(byte offset of the line in the uncompressed file, line without its end)."""
     offset = 0
     try:
-        with _open(path) as stream:
+        with COMPRESSIONS.get(path.suffix, Path.open)(path, "rb") as stream:
             for line in stream:
                 start, offset = offset, offset + len(line)
                 if start == 0:
@@ -176,17 +176,12 @@ def _byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _open(path: Path) -> IO[bytes]:
-    stream: IO[bytes] = COMPRESSIONS[path.suffix](path) if path.suffix in COMPRESSIONS else path.open("rb")
-    return stream
-
-
 def _decode(path: Path, number: int, offset: int, line: bytes) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise NotUtf8(
-            f"{path}, line {number} is not UTF-8: byte 0x{line[error.start]:02x} at offset {error.start} of "
-            f"the line, {offset + error.start} of the file; convert the file "
-            "(or drop such training pairs with data.invalid_utf8=skip)"
+            f"{path}, line {number} is not UTF-8: byte 0x{line[error.start]:02x} at offset {error.start} of the line,"
+            f" {offset + error.start} of the file; convert the file (or drop such training pairs with"
+            " data.invalid_utf8=skip)"
         ) from None

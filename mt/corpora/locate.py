@@ -1,4 +1,4 @@
-"""The table of corpora, and the files of the configured one: found on disk, or downloaded and checked."""
+"""The table of corpora. To add a corpus, name it in mt.config.schema.Corpus and register its function here."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +19,9 @@ CORPORA = {
 def locate(config: DataConfig, report: Report, training: bool = True) -> Sources:
     """The files of the configured corpus; missing ones are downloaded or unpacked first.
 
-    With training=False the training files are not looked for, and a raw folder that a run knows from another machine
-    need not exist. `report` gets a line per download and finding. Raises DataUnavailable if files are neither here nor
-    reachable, UserError for a direction that the corpus does not have and for entries of data.train, data.dev and
-    data.test that make no pairs.
+    If not `training`, training files are not looked for, and data.raw_dir, which may be from another machine, need not
+    exist. `report` gets a line for each download. Raises DataUnavailable for files that are neither here nor reachable,
+    UserError for a direction that the corpus does not have and for unusable data.train, data.dev or data.test.
     """
     if config.corpus is not Corpus.files:
         if not training and config.raw_dir and not Path(config.raw_dir).exists():

@@ -1,4 +1,4 @@
-"""Multi30k's raw files (task 1): found in a folder, or downloaded, and checked against the published sums."""
+"""Multi30k's raw files (task 1): found in a folder or downloaded, and checked against the published sums."""
 
 import os
 from functools import cache, partial
@@ -46,9 +46,9 @@ def locate(config: DataConfig, report: Report, training: bool) -> Sources:
 
 
 def _find(name: str, folders: list[Path], into: Path, report: Report) -> Path:
-    """The file of this name, such as train.de, in the first folder that has it, or downloaded into `into`.
+    """The file of this name, such as train.de, from the first folder that has it, or downloaded into `into`.
 
-    Raises UserError for a file with another checksum (if it is not compressed, another number of lines), and
+    Raises UserError for a file with another checksum (or, if it is not compressed, another number of lines), and
     DataUnavailable if it cannot be downloaded.
     """
     packed = f"{name}.gz"
@@ -57,18 +57,13 @@ def _find(name: str, folders: list[Path], into: Path, report: Report) -> Path:
             check_sha256(folder / packed, checksums()[packed])
             return folder / packed
         if (folder / name).is_file():
-            _check_plain(folder / name)
+            with (folder / name).open("rb") as stream:
+                found, expected = sum(1 for _ in stream), LINES[name.partition(".")[0]]
+            if found != expected:
+                raise UserError(f"{folder / name} has {found} lines, Multi30k's has {expected}: put that one there")
             return folder / name
     try:
         fetch(f"{URL}/{packed}", into / packed, checksums()[packed], report=report)
     except DataUnavailable as error:
         raise DataUnavailable(f"{error}; or train on your own files (data=files) or experiment=captions") from None
     return into / packed
-
-
-def _check_plain(path: Path) -> None:
-    expected = LINES[path.name.partition(".")[0]]
-    with path.open("rb") as stream:
-        found = sum(1 for _ in stream)
-    if found != expected:
-        raise UserError(f"{path} has {found} lines, but Multi30k's file has {expected}: put the published one there")

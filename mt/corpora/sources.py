@@ -1,4 +1,4 @@
-"""The files of a corpus, as every corpus gives them."""
+"""What every corpus returns: its files."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ Report = Callable[[str], None]
 class Sources:
     """The files of a corpus in one direction: splits as lists of parts, test sets by name.
 
-    Without development files, a part of train is held out for development. The test files of a named corpus are looked
-    for one set at a time, when `find_tests[name]` is called: training works without them.
+    If there are no development files, a part of train is held out. Each test set of a named corpus is fetched only when
+    `find_tests[name]` is called, because training works without it.
     """
 
     train: list[Bitext]

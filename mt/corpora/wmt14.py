@@ -1,6 +1,6 @@
-"""WMT14's files: training archives of statmt.org, development and test sets through sacreBLEU.
+"""WMT14: training archives from statmt.org, development and test sets through sacreBLEU.
 
-statmt.org publishes no checksums: that of each file is recorded when the file first arrives, and must not change then.
+statmt.org publishes no checksums. That of each file is recorded when the file first arrives, and must not change.
 """
 
 import socket
@@ -56,7 +56,7 @@ def locate(config: DataConfig, report: Report, training: bool) -> Sources:
 
 
 def _unpack(archive: str, members: dict[str, Path], folder: Path, report: Report) -> None:
-    """Make sure that the files of an archive are there, and have not changed since they first were."""
+    """Make sure that the files of an archive are there, and are the same as when they first arrived."""
     missing = {member: path for member, path in members.items() if not path.is_file()}
     if missing:
         local = folder / Path(archive).name
@@ -67,13 +67,13 @@ def _unpack(archive: str, members: dict[str, Path], folder: Path, report: Report
         report(f"extracting {', '.join(path.name for path in missing.values())} from {local}")
         extract(local, missing)
         if not expected:
-            check_recorded(local, report)  # only now is it known not to be damaged
+            check_recorded(local, report)  # only now, because extracting it has shown that it is not damaged
     for path in members.values():
         check_recorded(path, report)
 
 
 def _named_set(name: str, config: DataConfig, report: Report) -> list[Bitext]:
-    """One of `SETS`, which sacreBLEU downloads, written once as plain files."""
+    """One of `SETS`, downloaded by sacreBLEU and written as plain files."""
     folder = Path(config.raw_folder).absolute()
     paths = folder / f"{name}.{config.source}", folder / f"{name}.{config.target}"
     if not all(path.is_file() for path in paths):
@@ -100,8 +100,8 @@ def _sacrebleu_files(name: str, direction: str) -> tuple[Path, Path]:
         return Path(get_source_file(name, direction)), Path(get_reference_files(name, direction)[0])
     except (Exception, SystemExit) as error:  # it exits on a wrong checksum
         raise DataUnavailable(
-            f"sacreBLEU cannot get its test set {name} {direction} ({error}): run again when {URL} can "
-            f"be reached; if a download was cut, delete {Path(SACREBLEU_DIR) / name} first"
+            f"sacreBLEU cannot get its test set {name} {direction} ({error}): run again when {URL} can be reached; if a"
+            f" download was interrupted, delete {Path(SACREBLEU_DIR) / name} first"
         ) from None
     finally:
         socket.setdefaulttimeout(before)

@@ -112,7 +112,7 @@ def test_a_corrupt_checkpoint_is_put_aside_with_a_warning_and_the_one_before_it_
         path.write_bytes({"empty": b"", "cut": content[: len(content) // 2], "changed": changed}[fault])
     name, said = newest(three)
     assert name == "update-0000002"
-    assert len(said) == 1 and "put aside as damaged-update-0000003, and the run resumes from update-0000002" in said[0]
+    assert len(said) == 1 and "renamed to damaged-update-0000003, and the run resumes from update-0000002" in said[0]
     assert three.index() == {"last": "update-0000002", "best": "update-0000002", "previous": "update-0000002"}
     assert three.names() == ["update-0000001", "update-0000002"]
     assert (three.folder / "damaged-update-0000003").is_dir()  # nothing is thrown away
@@ -131,7 +131,7 @@ def test_an_empty_folder_is_corrupt_and_several_may_be(three):
 def test_a_run_with_a_past_never_begins_again_by_itself(three):
     for name in three.names():
         (three.folder / name / "model.safetensors").write_bytes(b"")
-    with pytest.raises(UserError, match=r"no intact checkpoint to resume from.*remove .*run to begin again"):
+    with pytest.raises(UserError, match=r"no intact checkpoint to resume from.*remove .*run to start again"):
         newest(three)
     assert len(three.names()) == 3  # as they were
     for name in three.names():

@@ -169,8 +169,8 @@ def test_a_corrupt_export_that_is_named_is_refused(exported, files):
     options, output = files
     path = exported[1] / "model.bin"
     path.write_bytes(path.read_bytes()[:-7])
+    config = TranslateConfig(checkpoint=str(exported[1]), device=Device.cpu, **options)
     with pytest.raises(Corrupt, match=r"model\.bin is corrupt") as error:
-        config = TranslateConfig(checkpoint=str(exported[1]), device=Device.cpu, **options)
         translate_with_export(config, exported[1])
     assert "\n" not in str(error.value) and not output.exists()
 

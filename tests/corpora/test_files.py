@@ -61,7 +61,7 @@ def test_own_test_sets_are_one_list_or_named(own: Path) -> None:
         ({"train": ["c.tsv"], "test": {"../x": ["c.tsv"]}}, r"data\.test: the name '\.\./x'"),
         ({"train": ["c.tsv"], "test": 3}, r"data\.test=3 must be a list"),
         ({"train": ["c.tsv"], "test": [["a.en", "a.de"]]}, r"must be a list of files"),
-        ({"train": ["._a.en", "a.de"]}, r"\._a\.en holds a Mac's file attributes"),
+        ({"train": ["._a.en", "a.de"]}, r"\._a\.en holds file attributes of macOS"),
     ],
 )
 def test_entries_that_make_no_pairs_are_refused(own: Path, keys: dict[str, Any], words: str) -> None:
