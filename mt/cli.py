@@ -19,6 +19,7 @@ from functools import partial
 from mt.commands import COMMANDS
 from mt.config.overrides import Command, allowed, default_text, nearest, options
 from mt.errors import UserError
+from mt.reporting.environment import package_version
 from mt.runtime.process import end_with_parent, launcher_has_ended
 
 
@@ -50,7 +51,7 @@ def _parse(arguments: list[str]) -> Callable[[], int]:
     if not arguments or arguments[0] in ("-h", "--help"):
         return partial(_print, overview)
     if arguments[0] in ("-V", "--version"):
-        return partial(_print, _version)
+        return partial(_print, lambda: f"mt {package_version('mt')}")
     name, *rest = arguments
     if name not in COMMANDS:
         raise UserError(f"mt has no command {name!r}: use {', '.join(COMMANDS)}{nearest(name, COMMANDS)}")
@@ -137,15 +138,6 @@ def _composed(command: Command, overrides: list[str]) -> str:
     from mt.config.stored import to_yaml
 
     return to_yaml(compose(command, overrides)).rstrip("\n")
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return f"mt {version('mt')}"
-    except PackageNotFoundError:
-        return "mt, not installed: run from its folder"
 
 
 def _explain(error: BaseException) -> int:

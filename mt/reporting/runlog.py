@@ -1,7 +1,4 @@
-"""The log of a run: console, train.log, metrics.jsonl, TensorBoard and the progress bar.
-
-It writes what it is given and decides nothing. Only one process of a run may write to a folder.
-"""
+"""The log of a run: console, train.log, metrics.jsonl, TensorBoard and the progress bar."""
 
 import json
 import math
@@ -14,52 +11,45 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from mt.errors import UserError
+from mt.errors import UserError, explain_os_errors, first_line
 from mt.run_folder import RunFolder
 
 
 class RunLog:
-    """The log of one run. Without a run, only the console is written to, or nothing at all.
+    """The log of one run, which only one process may open. Without a run, only the console is written to, if at all.
 
-    `position` says where the log of a resumed run stood: numbers that an earlier process wrote after it, before it was
-    killed, are cut off in metrics.jsonl and in TensorBoard's files. It is empty for a run that begins; None keeps
-    everything. Every line is on disk when the call returns. Raises UserError if the folder cannot be written to.
+    A resumed run passes its `position`: numbers that a killed process wrote after it are removed from metrics.jsonl and
+    from TensorBoard's files. It is empty for a new run; None keeps everything. Every line is on disk when the call
+    returns. Raises UserError if the folder cannot be written to.
     """
 
     def __init__(self, run: RunFolder | None, position: Mapping[str, int] | None = None, console: bool = True) -> None:
         self._run = run
         self._console = console
         self._tensorboard_wanted = run is not None
-        self._writer: Any = None  # created at the first event, because importing it takes seconds
+        self._writer: Any = None  # created for the first event, because importing it takes seconds
         self._bar: Any = None
         self._log: TextIO | None = None
         self._metrics: TextIO | None = None
         if run is None:
             return
-        try:
+        with explain_os_errors(f"cannot write the log in {run.path}, make room or set another run.root"):
             run.path.mkdir(parents=True, exist_ok=True)
             if position is not None:
                 _cut_back(run, position)
             self._log = _open_to_append(run.log)
             self._metrics = _open_to_append(run.metrics)
-        except OSError as error:
-            self.close()
-            raise UserError(
-                f"{run.path}: the run's log cannot be written ({error.strerror or error}); "
-                "make room or choose another folder with run.root="
-            ) from error
 
     def position(self) -> dict[str, int]:
-        """The length of each file of numbers, from which a resumed run goes on."""
+        """The length of each file of numbers, at which a resumed run continues it."""
         return {} if self._run is None else {name: path.stat().st_size for name, path in _numbers(self._run)}
 
     def info(self, text: str) -> None:
-        """Text for the user, one line or several: plain on stderr, with the time before it in train.log."""
+        """Print one or more lines on stderr, and write them to train.log with the time."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        # Text that is not valid UTF-8 (lone surrogates) must not end a training: it is written escaped
-        text = text.encode("utf-8", errors="backslashreplace").decode("utf-8")
+        text = text.encode("utf-8", errors="backslashreplace").decode("utf-8")  # lone surrogates must not end a run
         for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
-            with suppress(OSError):  # a terminal that has gone must not cost the run
+            with suppress(OSError):  # a closed terminal must not end a run
                 if self._bar is not None and not self._bar.disable:
                     self._bar.write(line, file=sys.stderr)
                 elif self._console:
@@ -68,32 +58,32 @@ class RunLog:
                 self._log.write(f"{stamp} {line}\n")
 
     def warning(self, text: str) -> None:
-        """The same, marked as a warning."""
+        """The same, but marked as a warning."""
         self.info(f"warning: {text}")
 
     def scalars(self, update: int, values: Mapping[str, float], kind: str) -> None:
-        """Numbers measured at an update: a line in metrics.jsonl, and TensorBoard's `kind/name`.
+        """Log the metrics of an update: a line in metrics.jsonl, and `kind/name` in TensorBoard.
 
-        `kind` says what they were measured on: "train" or "validation". NaN and infinities are null in JSON.
+        `kind` is "train" or "validation". NaN and infinities are null in JSON.
         """
         numbers = {name: value if type(value) is int else float(value) for name, value in values.items()}
         self._record(update, kind, numbers)
         self._to_tensorboard("add_scalar", update, {f"{kind}/{name}": value for name, value in numbers.items()})
 
     def text(self, update: int, tag: str, text: str) -> None:
-        """A sample of text, such as a translation: kind "sample" in metrics.jsonl, a text in TensorBoard."""
+        """Log a text, such as a translation: kind "sample" in metrics.jsonl, a text in TensorBoard."""
         self._record(update, "sample", {"tag": tag, "text": text})
         self._to_tensorboard("add_text", update, {tag: text})
 
     def progress(self, done: float, postfix: str = "") -> None:
-        """Show on a terminal that `done` percent of the run are done, with the time left and some text."""
+        """Show on a terminal that `done` percent of the run are done, with the remaining time and some text."""
         if self._bar is None:
             self._bar = _progress_bar(done, self._console)
         self._bar.set_postfix_str(postfix, refresh=False)
         self._bar.update(round(done) - self._bar.n)
 
     def end_progress(self) -> None:
-        """Leave the progress bar as it is."""
+        """End the progress bar."""
         if self._bar is not None:
             self._bar.close()
         self._bar = None
@@ -102,7 +92,7 @@ class RunLog:
         """Finish the bar and close the files; closing twice is harmless."""
         self.end_progress()
         if self._writer is not None:
-            with suppress(Exception):  # a fault of TensorBoard was reported before, or comes too late to matter
+            with suppress(Exception):  # TensorBoard's errors are reported earlier, or come too late to matter
                 self._writer.close()
             self._writer = None
         for file in (self._log, self._metrics):
@@ -118,8 +108,7 @@ class RunLog:
         self.close()
 
     def _record(self, update: int, kind: str, values: Mapping[str, Any]) -> None:
-        reserved = {"update", "kind"} & values.keys()
-        if reserved:
+        if reserved := {"update", "kind"} & values.keys():
             raise ValueError(f"{sorted(reserved)} cannot be the name of a value")
         if self._metrics is not None:
             finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
@@ -129,23 +118,17 @@ class RunLog:
         if not self._tensorboard_wanted:
             return
         try:
-            if self._writer is None:
-                self._writer = self._new_writer()
+            if self._writer is None and self._run is not None:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    from torch.utils.tensorboard import SummaryWriter
+                self._writer = SummaryWriter(str(self._run.tensorboard))
             for tag, value in values.items():
                 getattr(self._writer, method)(tag, value, update)
             self._writer.flush()  # a kill must leave no gap before the checkpoint that the run resumes from
-        except Exception as error:  # whatever TensorBoard's fault is, the training is worth more
+        except Exception as error:  # no error of TensorBoard may end a training
             self._tensorboard_wanted = False
-            reason = str(error).split("\n")[0] or type(error).__name__
-            self.warning(f"no TensorBoard from here on ({reason}); metrics.jsonl holds the same numbers")
-
-    def _new_writer(self) -> Any:
-        assert self._run is not None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from torch.utils.tensorboard import SummaryWriter
-
-        return SummaryWriter(str(self._run.tensorboard))
+            self.warning(f"no TensorBoard from here on ({first_line(error)}); metrics.jsonl has the same numbers")
 
 
 def _progress_bar(done: float, shown: bool) -> Any:
@@ -162,13 +145,13 @@ def _progress_bar(done: float, shown: bool) -> Any:
         disable=not (shown and sys.stderr.isatty()),
         ncols=80,
         nrows=24,
-        dynamic_ncols=min(size) > 0,  # with a size of 0, as in some containers, no bar would show
-        miniters=1,  # otherwise the bar waits, after quick updates, for as many slow ones
+        dynamic_ncols=min(size) > 0,  # some containers report a size of 0, which would hide the bar
+        miniters=1,  # otherwise tqdm adapts to quick updates, and then shows no slow ones
     )
 
 
 def _open_to_append(path: Path) -> TextIO:
-    """A file whose lines are written at once, after a complete line even if a kill left half of one."""
+    """Open a line-buffered file to append to; half a line that a kill left is ended first."""
     unfinished = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
     file = path.open("a", buffering=1, encoding="utf-8", newline="\n")
     if unfinished:
@@ -183,11 +166,11 @@ def _numbers(run: RunFolder) -> list[tuple[str, Path]]:
 
 
 def _cut_back(run: RunFolder, position: Mapping[str, int]) -> None:
-    """Cut off everything that was written after `position`, and remove files that did not exist then."""
+    """Cut the files back to `position`, and remove those that did not exist then."""
     numbers = _numbers(run)
     foreign = [name for name, path in numbers if path.stat().st_size] if not run.config.exists() else []
     if foreign and not position:
-        raise UserError(f"{run.path} holds {', '.join(foreign)}, which no run of mt wrote: choose another run.name")
+        raise UserError(f"{run.path} holds {', '.join(foreign)}, not written by mt: choose another run.name")
     for name, path in numbers:
         if name not in position:
             path.unlink()

@@ -22,7 +22,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 @dataclass(frozen=True)
 class Runtime:
-    """The device and the dtype of matrix multiplications."""
+    """The device, and the dtype of matrix multiplications."""
 
     device: torch.device
     dtype: torch.dtype
@@ -35,7 +35,7 @@ class Runtime:
         return torch.autocast(self.device.type, dtype=self.dtype)
 
     def in_float32(self) -> "Runtime":
-        """The same device with exact float32, which scores are computed in. Applies to the whole process."""
+        """The same device with exact float32, as scores are computed. Applies to the whole process."""
         torch.set_float32_matmul_precision("highest")
         return Runtime(self.device, torch.float32)
 
@@ -47,7 +47,7 @@ class Runtime:
 
 
 def start_runtime(device: Device, precision: Precision, threads: int, together: bool = False) -> Runtime:
-    """Set up this process and return what it runs on. With 0 threads it takes its share of the machine's cores.
+    """Set up this process, and return its device and dtype. 0 threads: its share of the machine's cores.
 
     `together`: join the other processes that a launcher started, each with the GPU of its local rank.
     """
@@ -55,30 +55,24 @@ def start_runtime(device: Device, precision: Precision, threads: int, together: 
     torch.set_num_threads(threads or max(1, usable_cores() // distributed.local_world_size()))
     chosen = choose_device(device)
     if together and chosen.type == "cuda" and distributed.launched():
-        chosen = _own_gpu()
+        processes, gpus = distributed.local_world_size(), torch.cuda.device_count()
+        if processes > gpus:
+            raise UserError(f"{processes} processes, but torch finds {gpus} GPUs here: start one process per GPU")
+        chosen = torch.device("cuda", distributed.local_rank())
+        torch.cuda.set_device(chosen)
     if together:
         distributed.join(gpu=chosen.type == "cuda")
-    dtype = choose_dtype(precision, chosen)
-    tf32 = precision is Precision.tf32
+    dtype, tf32 = choose_dtype(precision, chosen), precision is Precision.tf32
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     return Runtime(chosen, dtype, tf32)
 
 
 def choose_device(device: Device) -> torch.device:
-    """The device for a setting. Raises UserError if it asks for a GPU and there is none."""
+    """The device for a setting. Raises UserError if it asks for a GPU but there is none."""
     if device is Device.cuda and not torch.cuda.is_available():
         raise UserError("device=cuda, but torch finds no GPU here: use device=cpu (or auto), or a CUDA build of torch")
     use_gpu = torch.cuda.is_available() and device is not Device.cpu
     return torch.device("cuda", torch.cuda.current_device()) if use_gpu else torch.device("cpu")
-
-
-def _own_gpu() -> torch.device:
-    processes, gpus = distributed.local_world_size(), torch.cuda.device_count()
-    if processes > gpus:
-        raise UserError(f"{processes} processes, but torch finds {gpus} GPUs here: start as many processes as GPUs")
-    device = torch.device("cuda", distributed.local_rank())
-    torch.cuda.set_device(device)
-    return device
 
 
 def choose_dtype(precision: Precision, device: torch.device) -> torch.dtype:
@@ -87,7 +81,11 @@ def choose_dtype(precision: Precision, device: torch.device) -> torch.dtype:
     Raises UserError for a precision that the device does not have.
     """
     if precision is Precision.auto:
-        return torch.bfloat16 if _has_native_bf16(device) else torch.float32
+        if device.type == "cuda":
+            native = torch.cuda.get_device_capability(device) >= (8, 0)
+        else:  # without these instructions bfloat16 is emulated, and several times slower than float32
+            native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+        return torch.bfloat16 if native else torch.float32
     if precision in (Precision.fp16, Precision.tf32) and device.type == "cpu":
         raise UserError(f"precision={precision.value} needs a GPU: use bf16, fp32 or auto on a CPU")
     if precision is Precision.tf32 and torch.cuda.get_device_capability(device) < (8, 0):
@@ -96,17 +94,10 @@ def choose_dtype(precision: Precision, device: torch.device) -> torch.dtype:
     return types.get(precision, torch.float32)
 
 
-def _has_native_bf16(device: torch.device) -> bool:
-    if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= (8, 0)
-    # Without these instructions bfloat16 is emulated, and several times slower than float32
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-
-
 def keep_freed_memory() -> None:
-    """Keep glibc from returning large freed tensors to the kernel, so that their pages need not be faulted in again.
+    """Keep glibc from returning freed memory to the kernel, because every update allocates the same large tensors.
 
-    Training allocates the same large tensors at every update. Does nothing if the C library is not glibc.
+    Does nothing if the C library is not glibc.
     """
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
@@ -123,9 +114,7 @@ def explain_out_of_memory(setting: str, value: int) -> Iterator[None]:
         # A GPU's error has a class of its own, the CPU allocator raises a plain RuntimeError
         if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(error):
             raise
-        raise UserError(
-            f"out of memory with {setting}={value}: lower it (it changes no result, only how much is held at once)"
-        ) from error
+        raise UserError(f"out of memory with {setting}={value}: lower it (this changes no result)") from error
 
 
 def peak_memory(device: torch.device) -> float:
@@ -139,7 +128,7 @@ def peak_memory(device: torch.device) -> float:
 
 
 def get_random_states(device: torch.device) -> dict[str, Any]:
-    """The states of this process's random generators, as plain types."""
+    """The states of this process's random generators."""
     states = {"torch": torch.get_rng_state()}
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
@@ -154,6 +143,6 @@ def set_random_states(states: Mapping[str, Any], device: torch.device) -> None:
 
 
 def seed_process(seed: int, update: int) -> None:
-    """Give each process its own random state, because equal ones would drop the same units on all processes."""
+    """Give each process its own random state. Equal ones would drop the same units in all processes."""
     own = np.random.SeedSequence([seed, update, distributed.rank()]).generate_state(1, np.uint64)
     torch.manual_seed(int(own[0] >> np.uint64(1)))

@@ -1,4 +1,4 @@
-"""Several processes for one command on this machine, started and watched by torch's own launcher."""
+"""Running a command in several processes on this machine, with torch's own launcher."""
 
 import logging
 import os
@@ -16,11 +16,11 @@ _GRACE = 120  # seconds for saving, after which torch's launcher kills
 
 
 def run_in_processes(arguments: list[str], devices: str, device: Device) -> int | None:
-    """Run `mt ARGUMENTS` in as many processes as `devices` asks for; returns one exit code for all.
+    """Run `mt ARGUMENTS` in as many processes as `devices` asks for, and return one exit code for all.
 
-    None: one process is enough, or a launcher has started this one already, so this process should do the work. The
-    first process that fails ends the others. 128 + n: signal n, which is passed on to all of them; they get `_GRACE`
-    seconds. They print to the streams of this process. Raises UserError for more processes than GPUs.
+    None: one process is enough, or a launcher has started this one, so the caller does the work itself. The first
+    process that fails ends the others. 128 + n: signal n, which all of them received; they had `_GRACE` seconds to
+    save. They print to the streams of this process. Raises UserError for more processes than GPUs.
     """
     count = processes_to_start(devices, device)
     if count == 1:
@@ -29,7 +29,7 @@ def run_in_processes(arguments: list[str], devices: str, device: Device) -> int 
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    # The messages of torch's launcher are about itself; ours name the process that failed
+    # The messages of torch's launcher describe the launcher; ours name the process that failed
     logging.disable(logging.CRITICAL)
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_GRACE))
     os.environ[LAUNCHER] = str(os.getpid())
@@ -41,7 +41,7 @@ def run_in_processes(arguments: list[str], devices: str, device: Device) -> int 
         nproc_per_node=count,
         run_id=uuid.uuid4().hex,
         rdzv_backend="c10d",
-        rdzv_endpoint="127.0.0.1:0",  # a free port, held from here on, so that two launchers never meet
+        rdzv_endpoint="127.0.0.1:0",  # a free port, held from now on, so that two launchers never share one
         local_addr="127.0.0.1",
         max_restarts=0,
         logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
@@ -63,7 +63,7 @@ def run_in_processes(arguments: list[str], devices: str, device: Device) -> int 
 
 
 def processes_to_start(devices: str, device: Device) -> int:
-    """The number of processes that `devices` (a number, or auto: one per GPU) asks for, if none were started yet."""
+    """The number of processes that `devices` (a number, or auto: one per GPU) asks for; 1 if they are running."""
     if devices == "1":
         return 1
     import torch
@@ -81,7 +81,7 @@ def processes_to_start(devices: str, device: Device) -> int:
 
 
 def _wait_for_children() -> None:
-    """Wait until all have ended. Two more signals have cut torch's own waiting short before; the next one leaves."""
+    """Wait until all have ended. Two signals end the wait of torch's launcher too early; one more ends this wait."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         os._exit(128 + number)
@@ -98,11 +98,11 @@ def _wait_for_children() -> None:
 
 
 def _exit_code(codes: dict[int, int]) -> int:
-    """The first of the processes' codes in the order of their ends (-n: ended by signal n); the others follow it."""
+    """The exit code of the process that ended first (-n: by signal n), because the others ended after it."""
     rank, code = next(iter(codes.items()))
     if code > 0:
         return code
     if code != -signal.SIGTERM:
-        why = "; was memory exhausted? lower train.batch_tokens" if code == -signal.SIGKILL else ""
+        why = ": if memory ran out, lower train.batch_tokens" if code == -signal.SIGKILL else ""
         print(f"error: process {rank} was ended by signal {-code}{why}", file=sys.stderr, flush=True)
     return 128 - code

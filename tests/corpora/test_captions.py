@@ -74,7 +74,7 @@ def test_only_missing_files_are_written(here: Path) -> None:
 def test_files_of_the_user_are_not_completed_with_the_captions(here: Path) -> None:
     (here / "mine").mkdir()
     (here / "mine" / "train.de").write_text("nur eine Zeile\n")
-    with pytest.raises(UserError, match=r"mine/train\.de is not from the captions: give an empty or new folder"):
+    with pytest.raises(UserError, match=r"mine/train\.de is not from the captions: set data.raw_dir"):
         locate(DataConfig(corpus=Corpus.captions, raw_dir="mine"), quiet)
     assert (here / "mine" / "train.de").read_text() == "nur eine Zeile\n"
 

@@ -207,6 +207,6 @@ def test_other_faults_stop_even_where_invalid_utf8_is_kept(tmp_path: Path) -> No
         single(tmp_path, "a.jsonl", b"{\n"),
         paired(tmp_path, b"\x80\n", b"A\nB\n"),
     ]
-    for split, words in zip(splits, ("line 3 has 1 columns", "line 1 is not a JSON", "1 lines .* 2 lines"), strict=True):
+    for split, words in zip(splits, ("line 3 has 1 columns", "line 1 is not a JS", "1 lines .* 2 lines"), strict=True):
         with pytest.raises(UserError, match=words):
             count_pairs(split, keep_invalid=True)

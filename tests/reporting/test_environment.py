@@ -17,7 +17,7 @@ def test_the_environment_is_one_line_and_survives_a_missing_git(monkeypatch) -> 
     assert re.fullmatch(line, describe_environment())
     monkeypatch.setenv("PATH", "/nonexistent")
     assert describe_environment().startswith("commit None; ")
-    assert environment_module._version("no-such-package-of-ours") == "unknown"
+    assert environment_module.package_version("no-such-package-of-ours") == "unknown"
 
 
 def test_git_commit_is_that_of_the_checkout_only(tmp_path: Path, monkeypatch) -> None:

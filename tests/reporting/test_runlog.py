@@ -202,7 +202,7 @@ def test_training_goes_on_without_tensorboard(how: str, tmp_path: Path, monkeypa
 
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"file/run: .*run\.root"):
+    with pytest.raises(UserError, match=r"file/run, .*run\.root"):
         RunLog(RunFolder(tmp_path / "file/run"))
 
 
