@@ -1,4 +1,4 @@
-"""A checkpoint as a CTranslate2 model, through CTranslate2's own specification classes."""
+"""Converting a checkpoint to a CTranslate2 model, with CTranslate2's own specification classes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ Weights = Mapping[str, NDArray[np.float32]]
 
 
 def convert(checkpoint: Checkpoint, tokenizers: Tokenizers, kind: ExportType, folder: Path) -> int:
-    """Write model.bin and its vocabularies into an existing folder; returns the number of positions of the model."""
+    """Write model.bin and its vocabularies into an existing folder, and return the model's number of positions."""
     weights = {name: tensor.numpy() for name, tensor in checkpoint.load_weights().items()}
     specification = _specification(checkpoint.config.model, weights)
     specification.register_source_vocabulary(tokenizers.source.units())
@@ -68,13 +68,13 @@ def _set_attention(spec: Any, weights: Weights, name: str, around: str, itself: 
     """CTranslate2 has one matrix for the queries, keys and values of the same input."""
     query, bias = weights[f"{name}.query.weight"], weights[f"{name}.query.bias"]
     key_value = weights[f"{name}.key_value.weight"]
+    no_bias = np.zeros(len(key_value), dtype=np.float32)
     if itself:
         spec.linear[0].weight = np.concatenate((query, key_value))
-        spec.linear[0].bias = np.concatenate((bias, np.zeros(len(key_value), dtype=np.float32)))
+        spec.linear[0].bias = np.concatenate((bias, no_bias))
     else:
         spec.linear[0].weight, spec.linear[0].bias = query, bias
-        spec.linear[1].weight = key_value
-        spec.linear[1].bias = np.zeros(len(key_value), dtype=np.float32)
+        spec.linear[1].weight, spec.linear[1].bias = key_value, no_bias
     _set_linear(spec.linear[-1], weights, f"{name}.output")
     _set_norm(spec.layer_norm, weights, f"{around}.norm")
 

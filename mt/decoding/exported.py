@@ -1,8 +1,8 @@
-"""Translating with an exported model through CTranslate2 (OpenNMT's C++ engine), without torch.
+"""Translating with an export through CTranslate2 (OpenNMT's C++ engine), without torch.
 
-The search is CTranslate2's: the beam slot of a finished hypothesis goes to another one, so that now and then another
-translation wins than in `mt.decoding.search`; and its probabilities are normalized over the allowed tokens alone, so
-they are slightly larger. Scores of record come from our own search.
+CTranslate2's search differs from `mt.decoding.search`: another hypothesis gets the beam slot of a finished one, so that
+sometimes another translation wins; and probabilities are normalized over the allowed tokens alone, so that they are
+slightly larger. Recorded scores come from our own search.
 """
 
 import importlib.util
@@ -35,7 +35,7 @@ def is_export(folder: Path) -> bool:
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:
-    """The description of an export. Raises UserError if it is none."""
+    """The description of an export. Raises UserError if there is none, or one of another format."""
     path = folder / EXPORT_META
     try:
         meta = json.loads(path.read_text(encoding="utf-8"))
@@ -51,7 +51,7 @@ class ExportedTranslator:
     """An exported model, its tokenizers and decoding options. A translation never depends on its neighbours."""
 
     def __init__(self, engine: Any, tokenizers: Tokenizers, decode: DecodeConfig, positions: int, name: str) -> None:
-        """`engine` is a ctranslate2.Translator; `positions` is the number of positions of each side."""
+        """`engine` is a ctranslate2.Translator; each side has `positions` positions."""
         self.engine, self.tokenizers, self.decode = engine, tokenizers, decode
         self.positions, self.name = positions, name
         self._units = tokenizers.source.units()
@@ -59,7 +59,7 @@ class ExportedTranslator:
 
     @classmethod
     def load(cls, folder: Path, decode: DecodeConfig, threads: int = 0) -> "ExportedTranslator":
-        """Load the folder of an export. With 0 threads it takes all cores. Raises UserError, Corrupt."""
+        """Load the folder of an export; 0 threads: all cores. Raises UserError, Corrupt."""
         meta = _read_meta(folder)
         for name, expected in meta["hashes"].items():
             verify_hash(folder / name, expected)
@@ -67,7 +67,7 @@ class ExportedTranslator:
 
         workers = threads or usable_cores()
         try:
-            # One worker per core: for short sentences that is faster than several cores for one worker
+            # For short sentences, one worker per core is faster than one worker with several cores
             engine = ctranslate2.Translator(
                 str(folder), device="cpu", compute_type=meta["type"], inter_threads=workers, intra_threads=1
             )
@@ -81,14 +81,14 @@ class ExportedTranslator:
         return self.name
 
     def too_long(self, lines: Sequence[str]) -> int:
-        """The number of lines that are longer than the model's positions, so that their ends are not translated."""
+        """The number of lines that exceed the model's positions, so that their ends are not translated."""
         return sum(len(ids) >= self.positions for ids in self.tokenizers.source.encode(lines))
 
     def translate_nbest(self, lines: Sequence[str]) -> list[list[Translation]]:
         """Up to decode.nbest different hypotheses of each line, best first; at least one."""
         sources = [ids[: self.positions - 1] for ids in self.tokenizers.source.encode(lines)]
         found: list[list[Translation]] = [[Translation("", 0.0, 0.0, (EOS,), False)] for _ in lines]
-        groups: dict[int, list[int]] = {}  # rows by output limit, because a call has one limit
+        groups: dict[int, list[int]] = {}  # rows by length limit, because a call has only one
         for row, ids in enumerate(sources):
             if len(ids) and self._limit(len(ids)) > 1:
                 groups.setdefault(self._limit(len(ids)), []).append(row)
@@ -103,7 +103,7 @@ class ExportedTranslator:
         return min(int(self.decode.max_length_a * length + self.decode.max_length_b), self.positions)
 
     def _begin(self, limit: int, sources: list[Any]) -> list[Any]:
-        """A future result for each source."""
+        """Start translating; returns a future result for each source."""
         decode, units, longest = self.decode, self._units, limit - 1
         results: list[Any] = self.engine.translate_batch(
             [[units[i] for i in ids] for ids in sources],

@@ -1,8 +1,8 @@
-"""Beam search that knows no model: it sees a step function, and a state from which it selects rows.
+"""Beam search over any model: it needs a step function, and a state whose rows can be selected.
 
-B sentences, k beam slots per sentence, R live rows (one per live slot), V vocabulary. A finished hypothesis takes its
-slot with it, so that a beam of 1 is greedy search; a sentence without live slots leaves the batch. The score is
-log-probability / length^length_penalty with EOS counted in both, as in fairseq, Marian and CTranslate2.
+B sentences, k beam slots per sentence, R live rows (one per live slot), V vocabulary. A finished hypothesis gives up
+its slot, so that a beam of 1 is greedy search; a sentence without live slots leaves the batch. The score is
+log-probability / length^length_penalty, EOS counted in both, as in fairseq, Marian and CTranslate2.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class BeamSearchConfig:
     length_penalty: float
     bos: int
     eos: int
-    forbidden: tuple[int, ...] = ()  # never produced; their probability still counts in the normalization
+    forbidden: tuple[int, ...] = ()  # never generated, but their probabilities count in the normalization
     min_length: int = 1
 
 

@@ -1,4 +1,4 @@
-"""The result of translating a line, from either engine. Imports nothing that takes time."""
+"""The result of translating a line, with either engine."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Text in, text out: the engine that every score comes from."""
+"""From text to text with the search that all scores come from."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -39,15 +39,15 @@ class Translator:
     ) -> "Translator":
         """Load a run folder (its average, if it has one, else its best checkpoint) or a checkpoint folder.
 
-        `decode`: None takes the options that the checkpoint was trained with. Sets torch's threads (0: all cores) and
-        the precision of matrix multiplications for the whole process. Raises UserError if there is no checkpoint.
+        `decode`: None takes the options of the checkpoint. Sets torch's threads (0: all cores) and the precision of
+        matrix multiplications for the whole process. Raises UserError if there is no checkpoint.
         """
         runtime = start_runtime(Device(device), Precision(precision), threads)
         return cls.of(Checkpoint.open(find_checkpoint(path)), decode, runtime)
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, decode: DecodeConfig | None, runtime: Runtime) -> "Translator":
-        """The translator of an opened checkpoint."""
+        """The translator for an open checkpoint."""
         model = checkpoint.load_model().to(runtime.device)
         return cls(model, checkpoint.load_tokenizers(), decode or checkpoint.config.decode, runtime)
 
@@ -62,17 +62,14 @@ class Translator:
     def translate_nbest(self, lines: Sequence[str]) -> list[list[Translation]]:
         """Up to decode.nbest different hypotheses of each line, best first; at least one.
 
-        Processes that work together call this with the same lines, share the batches, and all return everything.
+        Several processes call this with the same lines, divide the batches, and return the same result.
         """
         return self.translate_ids(self.tokenizers.source.encode(lines))
 
     def translate_ids(
         self, sources: Sequence[NDArray[np.integer]], stop: StopRequest | None = None
     ) -> list[list[Translation]]:
-        """`translate_nbest` for lines that are encoded already.
-
-        Raises Interrupted, in all processes, once `stop` is wanted in one.
-        """
+        """`translate_nbest` for encoded lines. Raises Interrupted, in all processes, if `stop` is wanted in one."""
         limit = self.model.longest_input()
         found: list[list[Translation]] = [[Translation("", 0.0, 0.0, (EOS,), False)] for _ in sources]
         was_training = self.model.training
@@ -80,15 +77,18 @@ class Translator:
         own: dict[int, list[Translation]] = {}
         interrupted = False
         try:
-            # The batches are those of one process, so that even the last digit of a score is the same
+            # The same batches as in a single process, so that not even the last digit of a score differs
             batches = list(self._batches([min(len(ids), limit) for ids in sources]))
             for rows in batches[distributed.rank() :: distributed.world_size()]:
                 if stop is not None and stop.wanted():
                     interrupted = True
                     break
                 for row, hypotheses in zip(rows, self._search([sources[row][:limit] for row in rows]), strict=True):
-                    if hypotheses:  # there are none only if the scores of a diverged model are not numbers
-                        own[row] = [self._translation(each) for each in hypotheses[: self.decode.nbest]]
+                    if hypotheses:  # there are none if a diverged model gives scores that are not numbers
+                        own[row] = [
+                            Translation(self.tokenizers.target.decode(each.tokens[:-1]), **vars(each))
+                            for each in hypotheses[: self.decode.nbest]
+                        ]
         finally:
             self.model.train(was_training)
         for share, was_interrupted in distributed.all_gather((own, interrupted)):
@@ -100,12 +100,12 @@ class Translator:
         return found
 
     def too_long(self, lines: Sequence[str]) -> int:
-        """The number of lines that are longer than the model's positions, so that their ends are not translated."""
+        """The number of lines that exceed the model's positions, so that their ends are not translated."""
         limit = self.model.longest_input()
         return 0 if limit == sys.maxsize else sum(len(ids) > limit for ids in self.tokenizers.source.encode(lines))
 
     def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
-        """Rows of similar length, longest first, within decode.batch_tokens; blank lines are in none."""
+        """Rows of similar length, longest first, up to decode.batch_tokens; blank lines are left out."""
         order = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: -lengths[row])
         while order:
             widest = (lengths[order[0]] + 1) * self.decode.beam_size
@@ -129,12 +129,3 @@ class Translator:
         with torch.inference_mode(), self.runtime.autocast(), memory:
             state = self.model.start(pad_source(sources).to(device))
             return search(self.model.step, state, torch.tensor(limits, device=device), config)
-
-    def _translation(self, hypothesis: Hypothesis) -> Translation:
-        return Translation(
-            self.tokenizers.target.decode(hypothesis.tokens[:-1]),
-            hypothesis.score,
-            hypothesis.log_probability,
-            hypothesis.tokens,
-            hypothesis.at_limit,
-        )

@@ -1,7 +1,6 @@
-"""Scores of translated text: sacreBLEU with its signature and interval, chrF2, TER, and the Multi30k papers' BLEU.
+"""Scores: sacreBLEU with its signature and interval, chrF2, TER, and BLEU as in the Multi30k papers, in percent.
 
-Every function takes one hypothesis and one reference per sentence, both raw detokenized text in the same order; scores
-are in percent. Nothing here reads a file, the network or the home folder.
+Every function takes one hypothesis and one reference per sentence, as raw detokenized text, in the same order.
 """
 
 import logging
@@ -13,20 +12,20 @@ from typing import Any
 
 from mt.errors import UserError
 
-# sacreBLEU's own choice for languages that 13a cannot split into words; every other language gets 13a
-_WORD_CUTTERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
-_NO_MOSES = {*_WORD_CUTTERS, "yue"}  # sacremoses lists some of these, but Moses splits text at blanks only
+# sacreBLEU's tokenizers for languages that its default, 13a, cannot split into words
+_TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+_NO_MOSES = {*_TOKENIZERS, "yue"}  # sacremoses lists some of these, but Moses splits text only at blanks
 _RESAMPLES = 1000
 _SACREBLEU_SEED = 12345  # sacreBLEU's default, so that `sacrebleu --confidence` draws the same resamples
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of one set of translations, in percent; `ter` is an error rate, lower is better.
+    """The scores of one set of translations, in percent. `ter` is an error rate: lower is better.
 
-    `interval` is the 95% bootstrap interval of `sacrebleu`, or None for a single sentence. `compatible` is the Multi30k
-    papers' BLEU (see `published_form`), or None if the target language has no Moses tokenization. `warnings` are lines
-    for the user.
+    `interval` is the 95% bootstrap interval of `sacrebleu`, or None for a single sentence. `compatible` is BLEU as in
+    the Multi30k papers (see `published_form`), or None if the target language has no Moses tokenization. `warnings` are
+    lines for the user.
     """
 
     sacrebleu: float
@@ -40,7 +39,7 @@ class Scores:
     warnings: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The scores in plain types, ready for JSON (without the warnings)."""
+        """The scores, without the warnings, in types that JSON has."""
         values = asdict(self)
         del values["warnings"]
         values["interval"] = None if self.interval is None else list(self.interval)
@@ -50,22 +49,25 @@ class Scores:
 def score(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> Scores:
     """All scores of `hypotheses` (by the model) against `references` (by people).
 
-    The order of the two matters: swapped, they give another, plausible number. Raises UserError if their numbers
-    differ, if there are none, and if the target language needs a package that is missing.
+    Raises UserError if their numbers differ, if there are none, and if the target language needs a missing package.
     """
-    from sacrebleu.metrics import CHRF, TER
+    from sacrebleu.metrics import BLEU, CHRF, TER
 
     _check(hypotheses, references)
     metric = _bleu_metric(target_language)
     with _sacrebleu_messages() as messages:
         corpus_bleu = metric.corpus_score(hypotheses, [references]).score
         bounds = _interval(hypotheses, references, target_language)
-    chrf, ter = CHRF(), TER()
+    compatible, chrf, ter = None, CHRF(), TER()
+    if has_published_form(target_language):
+        plain = BLEU(tokenize="none", force=True)  # force: this text is meant to be tokenized
+        published = (published_form(lines, target_language) for lines in (hypotheses, references))
+        compatible = float(plain.corpus_score(next(published), [next(published)]).score)
     return Scores(
         sacrebleu=corpus_bleu,
         signature=str(metric.get_signature()),
         interval=bounds,
-        compatible=_compatible_bleu(hypotheses, references, target_language),
+        compatible=compatible,
         chrf=chrf.corpus_score(hypotheses, [references]).score,
         chrf_signature=str(chrf.get_signature()),
         ter=ter.corpus_score(hypotheses, [references]).score,
@@ -75,32 +77,29 @@ def score(hypotheses: Sequence[str], references: Sequence[str], target_language:
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> float:
-    """sacreBLEU alone, the same number as `score(...).sacrebleu`, for validation while training.
-
-    Raises what `score` raises, but gives no warnings, which would be the same at each validation.
-    """
+    """The same number as `score(...).sacrebleu`, without warnings. Raises the same errors."""
     _check(hypotheses, references)
     with _sacrebleu_messages():
         return float(_bleu_metric(target_language).corpus_score(hypotheses, [references]).score)
 
 
 def check_language(target_language: str) -> None:
-    """Raise UserError, with the pip command, if scoring this language needs a package that is missing."""
+    """Raise UserError, with the pip command, if scoring this language needs a missing package."""
     _bleu_metric(target_language)
 
 
 def tokenized_text_warnings(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[str, ...]:
-    """A line for each side that looks tokenized, because its score would compare with no other.
+    """A warning for each side that looks tokenized, because its score would not be comparable.
 
-    sacreBLEU's sign of that is 100 hypotheses that end in " .". Here references count, too, and half of a small set.
+    sacreBLEU looks for 100 hypotheses that end in " .". This also checks references, and half of a small set is enough.
     """
     found = []
     for side, lines in (("hypotheses", hypotheses), ("references", references)):
         count = sum(line.rstrip().endswith(" .") for line in lines)
         if count >= 100 or 2 * count > len(lines):
             found.append(
-                f'{count} of {len(lines)} {side} end in a separate " .": they look tokenized, and sacreBLEU '
-                "is only comparable on raw, detokenized text"
+                f'{count} of {len(lines)} {side} end in a separate " .": they look tokenized, and sacreBLEU'
+                " is only comparable on raw, detokenized text"
             )
     return tuple(found)
 
@@ -108,7 +107,7 @@ def tokenized_text_warnings(hypotheses: Sequence[str], references: Sequence[str]
 def published_form(lines: Sequence[str], language: str) -> list[str]:
     """Lines as the Multi30k papers scored them: lower-cased, normalized, Moses-tokenized and escaped.
 
-    It turns the raw test files of the dataset into its `*.lc.norm.tok.*` files (multi30k/dataset, data/task1/tok).
+    This turns the raw test files of the dataset into its `*.lc.norm.tok.*` files (multi30k/dataset, data/task1/tok).
     Raises ValueError for a language without Moses data (see `has_published_form`).
     """
     if not has_published_form(language):
@@ -126,22 +125,15 @@ def has_published_form(language: str) -> bool:
 
 
 def table(scores: Mapping[str, Scores]) -> str:
-    """The scores of named test sets as lines for the terminal, with the signatures of the metrics below."""
+    """The scores of named test sets as a table for the terminal, followed by the signatures of the metrics."""
     rows = [("test set", "BLEU", "95% interval", "compatible", "chrF2", "TER")]
     for name, one in scores.items():
         bounds = "-" if one.interval is None else f"[{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
         compatible = "-" if one.compatible is None else f"{one.compatible:.2f}"
         rows.append((name, f"{one.sacrebleu:.2f}", bounds, compatible, f"{one.chrf:.2f}", f"{one.ter:.2f}"))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in rows
-    ]
+    widths[0] = -widths[0]  # left-aligned
+    lines = ["  ".join(f"%{width}s" % cell for cell, width in zip(row, widths, strict=True)) for row in rows]
     for metric, field in (("BLEU", "signature"), ("chrF2", "chrf_signature"), ("TER", "ter_signature")):
         lines += [f"{metric}: {text}" for text in dict.fromkeys(getattr(one, field) for one in scores.values())]
     if any(one.compatible is not None for one in scores.values()):
@@ -150,19 +142,14 @@ def table(scores: Mapping[str, Scores]) -> str:
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    # sacreBLEU itself scores as many lines as the shorter side has, and gives 100 to references wrapped one by one
+    # sacreBLEU itself ignores the lines that one side has in excess, and accepts strings in place of lists
     for lines in (hypotheses, references):
         if isinstance(lines, str) or not all(isinstance(line, str) for line in lines):
             raise TypeError("scoring takes one string per sentence, in a list for each side")
     counts = len(hypotheses), len(references)
     if counts[0] != counts[1]:
-        hint = ""
-        if set(counts) == {2737, 3003}:
-            hint = " (wmt14 has 2737 English-German sentences, wmt14/full 3003: use one of them for both sides)"
-        raise UserError(
-            f"{counts[0]} hypotheses but {counts[1]} references: scoring needs one reference line for each "
-            f"translated line{hint}"
-        )
+        hint = " (wmt14 has 2737 English-German sentences, wmt14/full 3003)" if set(counts) == {2737, 3003} else ""
+        raise UserError(f"{counts[0]} hypotheses but {counts[1]} references{hint}: each hypothesis needs one reference")
     if not hypotheses:
         raise UserError("0 hypotheses and 0 references: there is nothing to score; check the test set's files")
 
@@ -175,24 +162,14 @@ def _bleu_metric(target_language: str, effective_order: bool = False) -> Any:
     from sacrebleu.metrics import BLEU
 
     base = _base(target_language)
-    tokenizer = _WORD_CUTTERS.get(base, "13a")
+    tokenizer = _TOKENIZERS.get(base, "13a")
     try:
         return BLEU(tokenize=tokenizer, effective_order=effective_order)
     except (RuntimeError, AssertionError) as error:  # MeCab missing, or with another dictionary
         raise UserError(
-            f"target language {target_language}: sacreBLEU's tokenizer {tokenizer} is not usable here; "
-            f'install it with: pip install "sacrebleu[{base}]"'
+            f"target language {target_language}: sacreBLEU's tokenizer {tokenizer} is not usable here; install it with"
+            f' pip install "sacrebleu[{base}]"'
         ) from error
-
-
-def _compatible_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> float | None:
-    from sacrebleu.metrics import BLEU
-
-    if not has_published_form(language):
-        return None
-    metric = BLEU(tokenize="none", force=True)  # force: this text is meant to be tokenized
-    published = published_form(hypotheses, language), [published_form(references, language)]
-    return float(metric.corpus_score(*published).score)
 
 
 def _interval(hypotheses: Sequence[str], references: Sequence[str], language: str) -> tuple[float, float] | None:
@@ -201,7 +178,7 @@ def _interval(hypotheses: Sequence[str], references: Sequence[str], language: st
 
     if len(hypotheses) < 2:
         return None
-    metric = _bleu_metric(language, effective_order=True)  # only its counts are used, which are the same
+    metric = _bleu_metric(language, effective_order=True)  # only its counts are used, which effective_order keeps
     sentences = [metric.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
     statistics = np.array([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in sentences], dtype=np.int64)
     generator = np.random.default_rng(_SACREBLEU_SEED)
@@ -224,7 +201,7 @@ def _moses(language: str) -> tuple[Any, Any]:
 
 @contextmanager
 def _sacrebleu_messages() -> Iterator[list[str]]:
-    """Collect what sacreBLEU would log, so that the caller can show it once instead of at every score."""
+    """Collect the messages that sacreBLEU would log, so that the caller can show them once."""
     messages: list[str] = []
     logger = logging.getLogger("sacrebleu")
 
