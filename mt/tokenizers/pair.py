@@ -1,4 +1,4 @@
-"""The tokenizers of both languages, and the files that they are kept in."""
+"""The tokenizers of both languages, and their files."""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ SIDES = ("source", "target")
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """Both sides' tokenizers. `joint`: one vocabulary (with SentencePiece, one object)."""
+    """Both sides' tokenizers. `joint`: they share one vocabulary (with SentencePiece, they are one object)."""
 
     source: Tokenizer
     target: Tokenizer
@@ -24,7 +24,7 @@ class Tokenizers:
     target_language: str = ""
 
     def save(self, folder: Path) -> None:
-        """Write all files of both tokenizers into an existing folder; `load` needs nothing else."""
+        """Write all files of both tokenizers into an existing folder."""
         languages = {"source": self.source_language, "target": self.target_language}
         meta = {"kind": self.source.kind.value, "joint": self.joint, **languages}
         for side in ("",) if self.joint else SIDES:
@@ -33,7 +33,7 @@ class Tokenizers:
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizers":
-        """Read the files that `save` wrote. Raises UserError if one is missing or is something else."""
+        """Read the files that `save` wrote. Raises UserError if one is missing or something else."""
         path = folder / META
         with explain_os_errors(f"cannot read {path}"):
             content = path.read_bytes()

@@ -11,17 +11,17 @@ from mt.errors import UserError, explain_os_errors
 from mt.tokenizers.special_ids import BOS, EOS, PAD, SPECIALS, UNK, UNKNOWN_TEXT
 from mt.tokenizers.tokenizer import Tokenizer, one_line
 
-# Fixed, because a trained unigram model depends on it (sums are taken thread by thread); encoding does not
+# Fixed, because a trained unigram model depends on it (each thread has its own sums); encoding does not
 THREADS = 4
 SPM_FLAGS = "spm_train --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
 
 
 @final
 class SentencePieceTokenizer(Tokenizer):
-    """A SentencePiece model (unigram or BPE), given as the bytes of its file.
+    """A SentencePiece model (unigram or BPE), given as the content of its file.
 
-    Text is normalized by the model's own rules (ours: nmt_nfkc), after NUL and line separators became blanks.
-    Raises UserError, with `name` in it, if the bytes are no model or its special ids differ from ours.
+    Text is normalized by the model's own rules (ours: nmt_nfkc), after NUL and line ends became blanks. Raises
+    UserError, which names `name`, if the content is not a model, or if its special ids differ from ours.
     """
 
     kind = TokenizerKind.sentencepiece
@@ -31,29 +31,26 @@ class SentencePieceTokenizer(Tokenizer):
 
         self._model = model
         try:
-            # No bytes at all would silently give a processor without a model
+            # Empty content would silently give a processor without a model
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model or b"\xff")
-        except (RuntimeError, ValueError):  # whose message may not be text
+        except (RuntimeError, ValueError):  # its message may not be text
             raise UserError(f"{name} is not a SentencePiece model") from None
-        self._check_special_ids(name)
-        self.size = self._processor.get_piece_size()
-        # Models made elsewhere usually show an unknown this way, with blanks that the sentence does not have
+        spm = self._processor
+        ids = dict(zip(SPECIALS, (spm.pad_id(), spm.unk_id(), spm.bos_id(), spm.eos_id()), strict=True))
+        if missing := [piece for piece, i in ids.items() if i < 0]:
+            raise UserError(f"{name} has no {' and no '.join(missing)}: train it with {SPM_FLAGS}")
+        if [*ids.values()] != [PAD, UNK, BOS, EOS]:
+            found = ", ".join(f"{piece}={i}" for piece, i in ids.items())
+            raise UserError(f"{name} has other special ids than 0 to 3 ({found}): train it with {SPM_FLAGS}")
+        self.size = spm.get_piece_size()
+        # Other models usually show an unknown this way, with blanks that the sentence does not have
         self._shows_blanks = self._processor.decode([UNK]) == " ⁇ "
         self._sampler: Any = None
 
     @classmethod
     def load(cls, folder: Path, side: str) -> "SentencePieceTokenizer":
-        """Read the file that `save` wrote. Raises UserError if it is missing or is something else."""
+        """Read the file that `save` wrote. Raises UserError if it is missing or something else."""
         return load_model(folder / _file_name(side))
-
-    def _check_special_ids(self, name: str) -> None:
-        model = self._processor
-        ids = [model.pad_id(), model.unk_id(), model.bos_id(), model.eos_id()]
-        if missing := [piece for piece, i in zip(SPECIALS, ids, strict=True) if i < 0]:
-            raise UserError(f"{name} has no {' and no '.join(missing)}: train it with {SPM_FLAGS}")
-        if ids != [PAD, UNK, BOS, EOS]:
-            found = ", ".join(f"{piece}={i}" for piece, i in zip(SPECIALS, ids, strict=True))
-            raise UserError(f"{name} has other special ids than 0 to 3 ({found}): train it with {SPM_FLAGS}")
 
     def encode(self, lines: Sequence[str]) -> list[np.ndarray]:
         rows = self._processor.encode([one_line(line) for line in lines], out_type=int, num_threads=THREADS)
@@ -71,7 +68,7 @@ class SentencePieceTokenizer(Tokenizer):
         return self._processor.normalize(one_line(line)).replace("▁", " ").removeprefix(" ")
 
     def units(self) -> list[str]:
-        # A model made elsewhere may have other names for its special pieces
+        # Other models may have other names for their special pieces
         return [*SPECIALS, *(self._processor.id_to_piece(i) for i in range(len(SPECIALS), self.size))]
 
     def save(self, folder: Path, side: str) -> None:
@@ -87,6 +84,6 @@ def _file_name(side: str) -> str:
 
 
 def load_model(path: Path) -> SentencePieceTokenizer:
-    """A SentencePiece model file. Raises UserError if it is missing, foreign or has other special ids."""
+    """Read a SentencePiece model file. Raises UserError if it is missing, something else or has other special ids."""
     with explain_os_errors(f"cannot read {path}"):
         return SentencePieceTokenizer(path.read_bytes(), str(path))

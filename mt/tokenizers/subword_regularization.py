@@ -1,7 +1,7 @@
-"""Subword regularization that repeats: random segmentations by the pieces and scores of a SentencePiece model.
+"""Reproducible subword regularization: random segmentations by the pieces and scores of a SentencePiece model.
 
-SentencePiece (0.2.3) mixes the seed with a number of the process, so its draws never repeat in another process, and a
-resumed run would see other data. Here a draw depends on its arguments alone.
+SentencePiece (0.2.3) mixes the seed with a number of the process, so that a resumed run would see other data. Here a
+draw depends on its arguments alone.
 """
 
 import itertools
@@ -16,9 +16,7 @@ import numpy as np
 
 from mt.tokenizers.special_ids import UNK
 
-VARIANTS = 32
-"""A word has this many random segmentations, fixed by its spelling; each occurrence takes one of them."""
-
+VARIANTS = 32  # random segmentations of a word, fixed by its spelling; each occurrence takes one of them
 _REMEMBERED = 1 << 19
 _WORD = re.compile("▁*[^▁]+|▁+")
 
@@ -27,7 +25,7 @@ _WORD = re.compile("▁*[^▁]+|▁+")
 class SubwordSampler:
     """Unigram sampling (Kudo 2018) or BPE-dropout (Provilkov et al. 2020), word by word.
 
-    Training cuts words before their blank, and so does this: drawing word by word is drawing the sentence.
+    Because training splits text before each blank, drawing its words one by one is the same as drawing the sentence.
     """
 
     def __init__(self, processor: Any) -> None:
@@ -36,7 +34,11 @@ class SubwordSampler:
         scores = [processor.get_score(i) for i in range(size)]
         special = processor.is_control, processor.is_unknown, processor.is_byte, processor.is_unused
         plain = [i for i in range(size) if not any(is_kind(i) for is_kind in special)]
-        self._is_bpe = not _has_nbest(processor)
+        self._is_bpe = False
+        try:
+            processor.nbest_encode("a", nbest_size=2, out_type=int)
+        except RuntimeError:  # only a unigram model can list segmentations; it does not tell its type in another way
+            self._is_bpe = True
         # User-defined symbols have score 0, which no unigram piece has, and in BPE the first merge (then -1)
         first_merge = next((i for i in plain if self._is_bpe and scores[i : i + 2] == [0, -1]), None)
         symbols = sorted((names[i] for i in plain if scores[i] == 0 and i != first_merge), key=len, reverse=True)
@@ -53,7 +55,12 @@ class SubwordSampler:
         """One int32 array of ids per line of normalized text, where blanks are ▁; alpha is in (0, 1)."""
         if not 0 < alpha < 1:
             raise ValueError(f"alpha={alpha} must be between 0 and 1")
-        rows = [self._words(line) for line in lines]
+        rows = []
+        for line in lines:
+            words: list[str] = []
+            for i, part in enumerate(self._symbols.split(line)):
+                words += [part] if i % 2 else _WORD.findall(part)  # every second part is a symbol
+            rows.append(words)
         variants = iter(np.random.default_rng(seed).integers(VARIANTS, size=sum(map(len, rows))).tolist())
         drawn = self._drawn
         result = []
@@ -70,12 +77,6 @@ class SubwordSampler:
             result.append(np.array(ids, dtype=np.int32))
         return result
 
-    def _words(self, line: str) -> list[str]:
-        words: list[str] = []
-        for i, part in enumerate(self._symbols.split(line)):
-            words += [part] if i % 2 else _WORD.findall(part)  # every second part is a symbol
-        return words
-
     def _draw(self, word: str, alpha: float, variant: int) -> tuple[int, ...]:
         if self._symbols.fullmatch(word):
             return (self._ids[word],)
@@ -88,7 +89,7 @@ class SubwordSampler:
             elif self._bytes:
                 ids.extend(self._bytes[byte] for byte in piece.encode())
             elif not ids or ids[-1] != UNK:
-                # Neighbouring unknown characters are one unknown, as in SentencePiece
+                # Adjacent unknown characters are one unknown token, as in SentencePiece
                 ids.append(UNK)
         return tuple(ids)
 
@@ -102,14 +103,14 @@ class SubwordSampler:
         end = len(word)
         while end:
             starts, cumulative = lattice[end]
-            # Rounding may leave a remainder, which the last one takes
+            # Because of rounding, the last cumulative probability may be less than 1
             start = starts[min(bisect(cumulative, next(uniforms)), len(starts) - 1)]
             pieces.append(word[start:end])
             end = start
         return pieces[::-1]
 
     def _lattice(self, word: str, alpha: float) -> list[tuple[list[int], list[float]]]:
-        """For each end of a piece its possible starts, and their cumulative probabilities given that end.
+        """For each end of a piece, its possible starts and their cumulative probabilities given that end.
 
         Drawn from the last end backwards, a segmentation has a probability ~ exp(alpha x sum of its scores).
         """
@@ -130,7 +131,7 @@ class SubwordSampler:
         return lattice
 
     def _draw_bpe(self, word: str, dropout: float, uniforms: Iterator[float]) -> list[str]:
-        """Merge the best pair first, but refuse with probability `dropout` until a neighbour has changed."""
+        """Merge the best pair first, but skip a pair with probability `dropout` until a neighbor has changed."""
         nothing = -math.inf
         scores = self._scores
         pieces = list(word)
@@ -152,19 +153,10 @@ class SubwordSampler:
 
 
 def _uniforms(state: int) -> Iterator[float]:
-    """Numbers in [0, 1) from a seed that costs nothing to set (SplitMix64: Steele, Lea and Flood 2014)."""
+    """Random numbers in [0, 1) from a generator that is cheap to seed (SplitMix64: Steele, Lea and Flood 2014)."""
     mask = (1 << 64) - 1
     while True:
         state = (state + 0x9E3779B97F4A7C15) & mask
         mixed = ((state ^ state >> 30) * 0xBF58476D1CE4E5B9) & mask
         mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & mask
         yield ((mixed ^ mixed >> 31) >> 11) / (1 << 53)
-
-
-def _has_nbest(processor: Any) -> bool:
-    """Only unigram models can list segmentations; SentencePiece has no other way to ask for the type."""
-    try:
-        processor.nbest_encode("a", nbest_size=2, out_type=int)
-    except RuntimeError:
-        return False
-    return True

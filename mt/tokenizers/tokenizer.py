@@ -1,4 +1,4 @@
-"""Text to token ids and back: the interface of both kinds of tokenizers."""
+"""From text to token ids and back: the interface of both kinds of tokenizers."""
 
 import abc
 import re
@@ -10,13 +10,13 @@ import numpy as np
 from mt.config.schema import TokenizerKind
 from mt.tokenizers.special_ids import BOS, EOS, PAD, UNK
 
-# NUL and everything that Python takes for the end of a line. SentencePiece's own rules delete some of these, which
-# would join two words; and byte pieces can spell them, which would split a translation into two lines.
+# NUL, and all characters that Python takes for a line end. SentencePiece's own rules delete some of them, which would
+# join two words; and byte pieces can spell them, which would split a translation into two lines.
 _BREAKS = re.compile("[\x00\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 def one_line(text: str) -> str:
-    """The text with NUL and every kind of line separator replaced by a blank."""
+    """The text with NUL and all kinds of line ends replaced by blanks."""
     return _BREAKS.sub(" ", text)
 
 
@@ -28,15 +28,15 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, lines: Sequence[str]) -> list[np.ndarray]:
-        """An int32 array of ids per line, without BOS and EOS; always the same ids for the same line."""
+        """An int32 array of ids per line, without BOS and EOS; the same line always has the same ids."""
 
     @abc.abstractmethod
     def sample(self, lines: Sequence[str], alpha: float, seed: int) -> list[np.ndarray]:
-        """Like `encode`, with randomly drawn subwords; a pure function of its arguments, in any process."""
+        """Like `encode`, but with randomly drawn subwords; a pure function of its arguments, in any process."""
 
     @abc.abstractmethod
     def normalize(self, line: str) -> str:
-        """The line as the tokenizer sees it, which a lossless round trip gives back."""
+        """The line as the tokenizer sees it, which a lossless round trip reproduces."""
 
     @abc.abstractmethod
     def units(self) -> list[str]:
@@ -51,7 +51,7 @@ class Tokenizer(abc.ABC):
         """The detokenized text of ids that are all in the vocabulary."""
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """Detokenized text, always one line: PAD, BOS and EOS give nothing, UNK gives `UNKNOWN_TEXT`.
+        """Detokenized text, always one line. PAD, BOS and EOS are left out, UNK becomes `UNKNOWN_TEXT`.
 
         Raises ValueError for an id outside the vocabulary.
         """
@@ -62,7 +62,7 @@ class Tokenizer(abc.ABC):
 
 
 def round_trip(tokenizer: Tokenizer, lines: Sequence[str]) -> float:
-    """The share of lines that come back from their ids unchanged, but for the tokenizer's own normalization."""
+    """The share of lines that decoding reproduces, except for the tokenizer's normalization."""
     pairs = zip(lines, tokenizer.encode(lines), strict=True)
     same = [tokenizer.decode(ids) == tokenizer.normalize(line) for line, ids in pairs]
     return sum(same) / len(same) if same else 1.0

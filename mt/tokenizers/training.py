@@ -1,10 +1,9 @@
-"""Tokenizers trained on the training lines: SentencePiece models here, vocabularies of words in `words`."""
+"""Training tokenizers: SentencePiece models here, vocabularies of words in `words`."""
 
 import io
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from mt.config.schema import TokenizerConfig, TokenizerKind
@@ -15,7 +14,7 @@ from mt.tokenizers.special_ids import BOS, EOS, PAD, SPECIALS, UNK, UNKNOWN_TEXT
 from mt.tokenizers.tokenizer import one_line
 
 Log = Callable[[str], None]
-MOST_CHARACTERS = 20_000_000  # of a side's sample: SentencePiece 0.2.3 needs about 22 bytes of memory a character
+MOST_CHARACTERS = 20_000_000  # in a side's sample: SentencePiece 0.2.3 needs about 22 bytes of memory for each
 
 
 def train_tokenizers(
@@ -25,9 +24,9 @@ def train_tokenizers(
     seed: int,
     log: Log,
 ) -> Tokenizers:
-    """Tokenizers trained on the training lines of both sides, each read once, or loaded from `config.model`.
+    """Train tokenizers on the lines of both sides, each of which is read once, or load them from `config.model`.
 
-    The same lines, config and seed give the same bytes. Raises UserError if that is impossible.
+    The same lines, config and seed give the same files. Raises UserError if no tokenizer can be trained.
     """
     if config.kind is TokenizerKind.word:
         from mt.tokenizers.words import train_words
@@ -40,7 +39,7 @@ def train_tokenizers(
         existing = load_model(Path(config.model))
         log(f"tokenizer: {config.model}, {existing.size} pieces")
         return Tokenizers(existing, existing, True, *languages)
-    config = replace(config, symbols=_checked_symbols(config.symbols))
+    _check_symbols(config.symbols)
     samples = [_sample(read(), side, config.max_sentences, seed, log) for read, side in zip(lines, SIDES, strict=True)]
     if config.joint:
         both = _train(samples[0] + samples[1], "joint", config, log)
@@ -49,7 +48,7 @@ def train_tokenizers(
     return Tokenizers(source, target, False, *languages)
 
 
-def _checked_symbols(symbols: Sequence[str]) -> list[str]:
+def _check_symbols(symbols: Sequence[str]) -> None:
     for symbol in symbols:
         if not symbol.strip() or one_line(symbol) != symbol:
             raise UserError(f"tokenizer.symbols: {symbol!r} is blank or has a line end: leave it out")
@@ -57,15 +56,10 @@ def _checked_symbols(symbols: Sequence[str]) -> list[str]:
             raise UserError(f"tokenizer.symbols: {symbol} is reserved: text must not be able to spell it")
         if symbols.count(symbol) > 1:
             raise UserError(f"tokenizer.symbols: {symbol} is listed twice: leave one out")
-    # The model sees blanks as ▁, and would never find a symbol spelled otherwise
-    return [symbol.replace(" ", "▁") for symbol in symbols]
 
 
 def _sample(lines: Iterable[str], side: str, most: int, seed: int, log: Log) -> list[str]:
-    """At most `most` lines that are not blank, each as likely as any other (Vitter 1985, algorithm R).
-
-    Together they have at most MOST_CHARACTERS.
-    """
+    """At most `most` lines with at most MOST_CHARACTERS, all equally likely, none blank (Vitter 1985, algorithm R)."""
     generator = random.Random(seed)
     kept: list[tuple[int, str]] = []
     seen = characters = 0
@@ -78,7 +72,7 @@ def _sample(lines: Iterable[str], side: str, most: int, seed: int, log: Log) -> 
         elif (place := generator.randrange(seen + 1)) < most:
             characters += len(line) - len(kept[place][1])
             kept[place] = (seen, line)
-        while characters > MOST_CHARACTERS and len(kept) > 1:  # from here on the sample is smaller
+        while characters > MOST_CHARACTERS and len(kept) > 1:  # then the sample stays smaller
             place = generator.randrange(len(kept))
             kept[place], kept[-1] = kept[-1], kept[place]
             characters -= len(kept.pop()[1])
@@ -103,9 +97,9 @@ def _train(lines: list[str], side: str, config: TokenizerConfig, log: Log) -> Se
             hard_vocab_limit=False,
             byte_fallback=config.byte_fallback,
             character_coverage=config.character_coverage,
-            user_defined_symbols=config.symbols,
+            user_defined_symbols=[symbol.replace(" ", "▁") for symbol in config.symbols],  # as the model sees blanks
             normalization_rule_name="nmt_nfkc",
-            max_sentence_length=max(len(line.encode()) for line in lines) + 1,  # longer ones would be dropped silently
+            max_sentence_length=max(len(line.encode()) for line in lines) + 1,  # it drops longer ones silently
             pad_id=PAD,
             unk_id=UNK,
             bos_id=BOS,
@@ -115,22 +109,16 @@ def _train(lines: list[str], side: str, config: TokenizerConfig, log: Log) -> Se
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise _training_error(str(error), side, config) from None
+        if sizes := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
+            others = ", 256 bytes (tokenizer.byte_fallback)" if config.byte_fallback else ""
+            raise UserError(
+                f"tokenizer.vocab_size={config.vocab_size} is too small for the {side} text: it must be at least"
+                f" {sizes[1]}: 4 special ids{others}, symbols, characters (tokenizer.character_coverage)"
+            ) from None
+        reason = " ".join(str(error).rsplit("]", 1)[-1].split()) or "no usable text"
+        raise UserError(f"SentencePiece cannot train on the {side} text: {reason}") from None
     tokenizer = SentencePieceTokenizer(model.getvalue(), f"the {side} tokenizer")
     size = f"the {side} vocabulary has {tokenizer.size} pieces"
-    if tokenizer.size < config.vocab_size:
-        log(f"tokenizer: warning: {size}, not tokenizer.vocab_size={config.vocab_size}: the text has no more")
-    else:
-        log(f"tokenizer: {size}")
+    less = f"warning: {size}, not tokenizer.vocab_size={config.vocab_size}: the text has no more"
+    log(f"tokenizer: {less if tokenizer.size < config.vocab_size else size}")
     return tokenizer
-
-
-def _training_error(message: str, side: str, config: TokenizerConfig) -> UserError:
-    if sizes := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-        others = ", 256 bytes (tokenizer.byte_fallback)" if config.byte_fallback else ""
-        return UserError(
-            f"tokenizer.vocab_size={config.vocab_size} is too small for the {side} text: it must be at least "
-            f"{sizes[1]}: 4 specials{others}, symbols, characters (tokenizer.character_coverage)"
-        )
-    reason = message.rsplit("]", 1)[-1].strip() or "no usable text"
-    return UserError(f"SentencePiece cannot train on the {side} text: {' '.join(reason.split())}")

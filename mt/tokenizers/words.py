@@ -1,4 +1,4 @@
-"""Words, the classic baseline: Moses tokenization (sacremoses) and a vocabulary of frequent words (torchtext 0.6)."""
+"""Words as tokens: Moses tokenization (sacremoses) and a vocabulary of frequent words (torchtext 0.6)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -9,14 +9,14 @@ from typing import final
 import numpy as np
 
 from mt.config.schema import TokenizerConfig, TokenizerKind
-from mt.errors import UserError, explain_os_errors
+from mt.errors import UserError, explain_os_errors, first_line
 from mt.tokenizers.special_ids import SPECIALS, UNK, UNKNOWN_TEXT
 from mt.tokenizers.tokenizer import Tokenizer, one_line
 
 
 @final
 class WordTokenizer(Tokenizer):
-    """Moses tokenization of one language without escaping; `words` are the vocabulary, specials first."""
+    """Moses tokenization of one language, without escaping; `words` is the vocabulary, special ids first."""
 
     kind = TokenizerKind.word
 
@@ -26,7 +26,7 @@ class WordTokenizer(Tokenizer):
         assert tuple(words[: len(SPECIALS)]) == SPECIALS
         self.size = len(words)
         self.words = list(words)
-        # Without the specials, so that no text can spell them
+        # Without the special ids, so that no text can spell them
         self._ids = {word: i for i, word in enumerate(words) if i >= len(SPECIALS)}
         self._tokenizer = MosesTokenizer(lang=language)
         self._detokenizer = MosesDetokenizer(lang=language)
@@ -53,7 +53,7 @@ class WordTokenizer(Tokenizer):
 
     @classmethod
     def load(cls, folder: Path, side: str, language: str) -> "WordTokenizer":
-        """Read the file that `save` wrote, without torchtext. Raises UserError if it is missing or foreign."""
+        """Read the file that `save` wrote, without torchtext. Raises UserError if it is missing or something else."""
         path = folder / _file_name(side)
         with explain_os_errors(f"cannot read {path}"):
             content = path.read_bytes()
@@ -61,7 +61,7 @@ class WordTokenizer(Tokenizer):
         with suppress(UnicodeDecodeError):
             words = content.decode().removesuffix("\n").split("\n")
         if tuple(words[: len(SPECIALS)]) != SPECIALS or len(set(words)) != len(words):
-            raise UserError(f"{path} is not a vocabulary of mt (a word a line, {' '.join(SPECIALS)} first)")
+            raise UserError(f"{path} is not a vocabulary of mt (one word per line, {' '.join(SPECIALS)} first)")
         return cls(words, language)
 
     def _text(self, ids: list[int]) -> str:
@@ -69,7 +69,7 @@ class WordTokenizer(Tokenizer):
         try:
             return self._detokenizer.detokenize(words, unescape=False)
         except TypeError:
-            # sacremoses fails on a Czech word with an apostrophe before "- li": use the rules of no language
+            # sacremoses fails on a Czech word with an apostrophe before "- li": use no language's rules
             return self._plain_detokenizer.detokenize(words, unescape=False)
 
 
@@ -80,18 +80,16 @@ def _file_name(side: str) -> str:
 def train_words(
     lines: Sequence[Iterable[str]], config: TokenizerConfig, languages: tuple[str, str], log: Callable[[str], None]
 ) -> list[WordTokenizer]:
-    """The source and target tokenizers: two vocabularies, or with `config.joint` one over both sides."""
-    counts = [_count(side, language) for side, language in zip(lines, languages, strict=True)]
+    """The source and target tokenizers: with two vocabularies or, if `config.joint`, with one over both sides."""
+    counts = []
+    for side, language in zip(lines, languages, strict=True):
+        splitter = WordTokenizer(SPECIALS, language)
+        counts.append(Counter(word for line in side for word in splitter.split(line)))
     if config.joint:
         vocabularies = [_vocabulary(counts[0] + counts[1], "joint", config, log)] * 2
     else:
         vocabularies = [_vocabulary(*each, config, log) for each in zip(counts, ("source", "target"), strict=True)]
     return [WordTokenizer(*each) for each in zip(vocabularies, languages, strict=True)]
-
-
-def _count(lines: Iterable[str], language: str) -> Counter[str]:
-    splitter = WordTokenizer(SPECIALS, language)
-    return Counter(word for line in lines for word in splitter.split(line))
 
 
 def _vocabulary(counts: Counter[str], side: str, config: TokenizerConfig, log: Callable[[str], None]) -> list[str]:
@@ -101,10 +99,10 @@ def _vocabulary(counts: Counter[str], side: str, config: TokenizerConfig, log: C
         most, least = config.vocab_size - len(SPECIALS), config.min_frequency
         words = list(Vocab(counts, max_size=most, min_freq=least, specials=list(SPECIALS)).itos)
     except (ImportError, OSError, RuntimeError, AttributeError, TypeError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise UserError(f"tokenizer.kind=word needs torchtext 0.6.0 ({reason}): pip install torchtext==0.6.0") from None
+        why = first_line(error)
+        raise UserError(f"tokenizer.kind=word needs torchtext 0.6.0 ({why}): pip install torchtext==0.6.0") from None
     if len(words) == len(SPECIALS):
-        raise UserError(f"the {side} text has no word {config.min_frequency} times: lower tokenizer.min_frequency")
+        raise UserError(f"no {side} word occurs {config.min_frequency} times: lower tokenizer.min_frequency")
     known = sum(counts[word] for word in words[len(SPECIALS) :]) / counts.total()
     log(f"tokenizer: the {side} vocabulary has {len(words)} words, {known:.2%} of the text")
     return words
