@@ -1,7 +1,4 @@
-"""Train encoder-decoder translation models from two files of text.
-
-From Python: `mt.Translator.load("outputs/multi30k-en-de").translate(["A dog runs."])`.
-"""
+"""Train translation models. From Python: `mt.Translator.load("outputs/multi30k-en-de").translate(["A dog runs."])`."""
 
 from typing import Any
 

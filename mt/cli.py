@@ -162,10 +162,7 @@ def _explain(error: BaseException) -> int:
 
 
 def _end_one_of_several(error: BaseException) -> int:
-    """End this process, one of several that end together, so that only one of them complains.
-
-    The process that failed first complains first. The launcher sees it end, and ends the others, which wait here.
-    """
+    """End this process, one of several, after the one that failed first: that one alone prints its error."""
     rank = os.environ["RANK"]
     if isinstance(error, KeyboardInterrupt) and rank != "0":
         os._exit(130)  # as all of them do

@@ -34,10 +34,7 @@ class RunFolder:
         self.index = self.checkpoints / "index.json"
 
     def read_index(self) -> dict[str, str]:
-        """Checkpoint names by role: last, previous, best, average, scored. Empty if nothing was saved yet.
-
-        Raises UserError for a corrupt index.
-        """
+        """Names by role: last, previous, best, average, scored. Empty if nothing was saved yet. Raises UserError."""
         if not self.index.exists():
             return {}
         with explain_os_errors(f"{self.index} cannot be read", others=(ValueError,)):

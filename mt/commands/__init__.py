@@ -1,7 +1,4 @@
-"""The table of commands. A new command is a module like the others here, and a line in the table.
-
-Imports that take time are inside the functions of these modules, so that `--help` is instant.
-"""
+"""The table of commands. To add one, write a module like these and list it. Slow imports stay inside functions."""
 
 from mt.commands import average, evaluate, export, prepare, train, translate
 

@@ -82,10 +82,7 @@ def _checkpoints(config: EvaluateConfig) -> list[Path]:
 
 
 def _place(config: EvaluateConfig, checkpoint: Path, own_options: DecodeConfig) -> tuple[Path | None, str]:
-    """Folder and name of the scores. The run's own are named "scores"; other names tell what is different.
-
-    A checkpoint outside a run has no folder for them, unless output= names one.
-    """
+    """Folder and name of the scores; the run's own are "scores", and other names tell what is different."""
     run = run_of(checkpoint)
     of_run = run is not None and Path(config.checkpoint).absolute() == run.path and not config.all_checkpoints
     name = "scores" if of_run else f"scores-{checkpoint.name}"

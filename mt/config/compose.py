@@ -26,10 +26,7 @@ _LONGEST_NAME = 100
 
 
 def compose(command: Command, overrides: list[str], varied: Set[str] = frozenset()) -> Any:
-    """The checked configuration of a command line. Raises UserError for every mistake in it.
-
-    The keys that a sweep has `varied` are always part of the run's name.
-    """
+    """The checked configuration of a command line; a sweep names the keys that it has `varied`. Raises UserError."""
     given = dict(parse_override(command, override) for override in overrides)
     groups = {key: given[key] for key in given if key in command.groups}
     experiment = groups.pop("experiment", groups.get("data", DEFAULT_EXPERIMENT))

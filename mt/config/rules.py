@@ -32,10 +32,7 @@ NEEDS |= {
 
 
 def validate(config: Any, given: Set[str] = frozenset()) -> None:
-    """Refuse impossible values of a command's configuration with one line: the key, the value and what is allowed.
-
-    Also refuse keys `given` on the command line that have no effect beside the others.
-    """
+    """Refuse impossible values of a configuration, and keys `given` on the command line that have no effect."""
     check_limits(config)
     values = {name: value for name, _, value in walk(config)}
     for name in sorted(given & NEEDS.keys() & values.keys()):

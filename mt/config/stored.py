@@ -27,10 +27,7 @@ def to_plain(config: Any) -> dict[str, Any]:
 
 
 def from_plain(kind: type[Any], values: Any, prefix: str = "") -> Any:
-    """The configuration that `to_plain` turned into plain types. Missing keys get their defaults.
-
-    Raises UserError for an unknown key that is not retired, and for a value of another type.
-    """
+    """The configuration of `to_plain`. Missing keys get their defaults. Raises UserError for all others."""
     types = get_type_hints(kind)
     if not isinstance(values, Mapping):
         raise UserError(f"{values!r} is not a section of a configuration")

@@ -139,10 +139,7 @@ def _size(path: Path) -> int:
 
 
 def extract(archive: Path, members: Mapping[str, Path]) -> None:
-    """Extract the members {name in the archive: path here} of a .tar or .tgz, which is read as a stream.
-
-    Raises UserError for a damaged archive and for one without a member.
-    """
+    """Extract members {name in the archive: path here} of a .tar or .tgz. Raises UserError for a damaged one."""
     missing = dict(members)
     try:
         with explain_os_errors(f"extracting {archive} failed"), tarfile.open(archive, "r|*") as stream:

@@ -46,11 +46,7 @@ def locate(config: DataConfig, report: Report, training: bool) -> Sources:
 
 
 def _find(name: str, folders: list[Path], into: Path, report: Report) -> Path:
-    """The file of this name, such as train.de, from the first folder that has it, or downloaded into `into`.
-
-    Raises UserError for a file with another checksum (or, if it is not compressed, another number of lines), and
-    DataUnavailable if it cannot be downloaded.
-    """
+    """A file, such as train.de: the published one, from the first folder that has it, or downloaded."""
     packed = f"{name}.gz"
     for folder in folders:
         if (folder / packed).is_file():

@@ -1,7 +1,4 @@
-"""WMT14: training archives from statmt.org, development and test sets through sacreBLEU.
-
-statmt.org publishes no checksums. That of each file is recorded when the file first arrives, and must not change.
-"""
+"""WMT14. statmt.org publishes no checksums: each file's is recorded when the file arrives, and must not change."""
 
 import socket
 from functools import partial

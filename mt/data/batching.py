@@ -191,10 +191,7 @@ def cut_batches(
     rank: int = 0,
     world_size: int = 1,
 ) -> list[Indices]:
-    """One process's share of some sentences, longest first, in batches of up to `batch_tokens`; may be empty.
-
-    Raises ValueError for a single pair above the limit, which cleaning drops (data.max_tokens).
-    """
+    """One process's share of some sentences, longest first, in batches. A pair above the limit is a ValueError."""
     by_length = rows[np.lexsort((rows, source_lengths[rows], target_lengths[rows]))[::-1]]
     share = by_length[rank::world_size]
     batches, start, longest_source, longest_target = [], 0, 0, 0

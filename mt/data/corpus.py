@@ -72,10 +72,7 @@ class PreparedCorpus:
     def epoch(
         self, number: int, seed: int, update_tokens: int, sampling: float, between: Callable[[], None] = lambda: None
     ) -> Epoch:
-        """An epoch over the stored ids or, with `sampling`, over subwords drawn anew from (seed, number).
-
-        Because drawing takes long, `between` is called every few seconds; it may raise.
-        """
+        """An epoch over stored ids, or over drawn subwords. Drawing takes long: `between` is called meanwhile."""
         source, target = self.source, self.target
         if sampling:
             source, target = (self._draw(side, sampling, seed, number, between) for side in SIDES)

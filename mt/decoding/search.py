@@ -48,10 +48,7 @@ class BeamSearchConfig:
 
 @torch.inference_mode()
 def search(step: StepFunction, state: State, max_lengths: Tensor, config: BeamSearchConfig) -> list[list[Hypothesis]]:
-    """At most beam_size different hypotheses of each sentence, best first.
-
-    `state` has a row per sentence; `max_lengths` [B] are the longest outputs allowed.
-    """
+    """At most beam_size hypotheses per sentence, best first; `max_lengths` [B] limits each sentence."""
     beam = config.beam_size
     device = max_lengths.device
     finished: list[list[Hypothesis]] = [[] for _ in max_lengths]

@@ -47,10 +47,7 @@ class Scores:
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> Scores:
-    """All scores of `hypotheses` (by the model) against `references` (by people).
-
-    Raises UserError if their numbers differ, if there are none, and if the target language needs a missing package.
-    """
+    """All scores of `hypotheses` (by the model) against `references` (by people). Raises UserError."""
     from sacrebleu.metrics import BLEU, CHRF, TER
 
     _check(hypotheses, references)
@@ -89,10 +86,7 @@ def check_language(target_language: str) -> None:
 
 
 def tokenized_text_warnings(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[str, ...]:
-    """A warning for each side that looks tokenized, because its score would not be comparable.
-
-    sacreBLEU looks for 100 hypotheses that end in " .". This also checks references, and half of a small set is enough.
-    """
+    """A warning for each side that looks tokenized, because its score would compare with no other."""
     found = []
     for side, lines in (("hypotheses", hypotheses), ("references", references)):
         count = sum(line.rstrip().endswith(" .") for line in lines)

@@ -112,10 +112,7 @@ def _record(
     files: Mapping[str, str],
     how: Mapping[str, Any],
 ) -> None:
-    """Write hypotheses to folder/hypotheses, and add scores to folder/`name`.json.
-
-    A digest of the path distinguishes user files of the same name in different folders.
-    """
+    """Write hypotheses, and add scores to `name`.json. A digest distinguishes files of the same name."""
     (folder / "hypotheses").mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

@@ -62,10 +62,7 @@ class RunLog:
         self.info(f"warning: {text}")
 
     def scalars(self, update: int, values: Mapping[str, float], kind: str) -> None:
-        """Log the metrics of an update: a line in metrics.jsonl, and `kind/name` in TensorBoard.
-
-        `kind` is "train" or "validation". NaN and infinities are null in JSON.
-        """
+        """Log metrics of `kind` "train" or "validation"; those that are not finite become null in metrics.jsonl."""
         numbers = {name: value if type(value) is int else float(value) for name, value in values.items()}
         self._record(update, kind, numbers)
         self._to_tensorboard("add_scalar", update, {f"{kind}/{name}": value for name, value in numbers.items()})

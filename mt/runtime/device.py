@@ -47,10 +47,7 @@ class Runtime:
 
 
 def start_runtime(device: Device, precision: Precision, threads: int, together: bool = False) -> Runtime:
-    """Set up this process, and return its device and dtype. 0 threads: its share of the machine's cores.
-
-    `together`: join the other processes that a launcher started, each with the GPU of its local rank.
-    """
+    """Set up this process and, if `together`, join the others of its launcher. 0 threads: its share of the cores."""
     keep_freed_memory()
     torch.set_num_threads(threads or max(1, usable_cores() // distributed.local_world_size()))
     chosen = choose_device(device)
@@ -76,10 +73,7 @@ def choose_device(device: Device) -> torch.device:
 
 
 def choose_dtype(precision: Precision, device: torch.device) -> torch.dtype:
-    """The dtype of matrix multiplications: auto is bfloat16 if the hardware supports it natively, else float32.
-
-    Raises UserError for a precision that the device does not have.
-    """
+    """The dtype of matrix multiplications. Raises UserError for a precision that the device does not have."""
     if precision is Precision.auto:
         if device.type == "cuda":
             native = torch.cuda.get_device_capability(device) >= (8, 0)
@@ -95,10 +89,7 @@ def choose_dtype(precision: Precision, device: torch.device) -> torch.dtype:
 
 
 def keep_freed_memory() -> None:
-    """Keep glibc from returning freed memory to the kernel, because every update allocates the same large tensors.
-
-    Does nothing if the C library is not glibc.
-    """
+    """Keep glibc from returning freed memory to the kernel, because each update allocates the same large tensors."""
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
         libc.mallopt(M_MMAP_MAX, 0)

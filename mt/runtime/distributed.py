@@ -70,10 +70,7 @@ def local_world_size() -> int:
 
 
 def join(gpu: bool) -> None:
-    """Join the launcher's group; does nothing for a single process, and the second time.
-
-    Gradients are all-reduced by NCCL if `gpu`, else by gloo.
-    """
+    """Join the launcher's group, if there is one. Gradients are all-reduced by NCCL if `gpu`, else by gloo."""
     global _group
     if _group or not launched() or int(os.environ["WORLD_SIZE"]) == 1:
         return
@@ -144,10 +141,7 @@ def broadcast(work: Callable[[], T]) -> T:
 
 
 def rank_0_first(work: Callable[[], T]) -> T:
-    """Call `work` on rank 0, then on the others, which find the files that rank 0 has made.
-
-    If one process raises a UserError, all of them do.
-    """
+    """Call `work` on rank 0, then on the others, which find its files. If one raises a UserError, all do."""
     if not _group:
         return work()
     found: list[T] = []

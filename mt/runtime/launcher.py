@@ -18,9 +18,8 @@ _GRACE = 120  # seconds for saving, after which torch's launcher kills
 def run_in_processes(arguments: list[str], devices: str, device: Device) -> int | None:
     """Run `mt ARGUMENTS` in as many processes as `devices` asks for, and return one exit code for all.
 
-    None: one process is enough, or a launcher has started this one, so the caller does the work itself. The first
-    process that fails ends the others. 128 + n: signal n, which all of them received; they had `_GRACE` seconds to
-    save. They print to the streams of this process. Raises UserError for more processes than GPUs.
+    None: the caller does the work itself, because one process is enough or a launcher has started it. The first process
+    that fails ends the others. 128 + n: all received signal n, and had `_GRACE` seconds to save. Raises UserError.
     """
     count = processes_to_start(devices, device)
     if count == 1:

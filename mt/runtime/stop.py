@@ -57,10 +57,7 @@ class StopRequest:
             raise Interrupted
 
     def agree(self, seconds: float = 0.0) -> float:
-        """Agree on `number` with the other processes, which all call this.
-
-        Returns `seconds` plus the time since the last call, the longest of all processes.
-        """
+        """Agree on `number` with all processes, and return `seconds` plus the longest time since the last call."""
         now = time.monotonic()
         number, longest = distributed.all_reduce([self.heard or 0, seconds + now - self._ticked], distributed.MAX)
         self.number, self._ticked = int(number) or None, now

@@ -23,10 +23,7 @@ _WORD = re.compile("▁*[^▁]+|▁+")
 
 @final
 class SubwordSampler:
-    """Unigram sampling (Kudo 2018) or BPE-dropout (Provilkov et al. 2020), word by word.
-
-    Because training splits text before each blank, drawing its words one by one is the same as drawing the sentence.
-    """
+    """Unigram sampling (Kudo 2018) or BPE-dropout (Provilkov et al. 2020), word by word, as the model was trained."""
 
     def __init__(self, processor: Any) -> None:
         size = processor.get_piece_size()

@@ -51,10 +51,7 @@ class Tokenizer(abc.ABC):
         """The detokenized text of ids that are all in the vocabulary."""
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """Detokenized text, always one line. PAD, BOS and EOS are left out, UNK becomes `UNKNOWN_TEXT`.
-
-        Raises ValueError for an id outside the vocabulary.
-        """
+        """One line of text, without PAD, BOS and EOS; UNK becomes `UNKNOWN_TEXT`. Raises ValueError."""
         plain = [int(i) for i in ids]
         if outside := [i for i in plain if not 0 <= i < self.size]:
             raise ValueError(f"token id {outside[0]} is outside the vocabulary of {self.size}")

@@ -24,10 +24,7 @@ def train_tokenizers(
     seed: int,
     log: Log,
 ) -> Tokenizers:
-    """Train tokenizers on the lines of both sides, each of which is read once, or load them from `config.model`.
-
-    The same lines, config and seed give the same files. Raises UserError if no tokenizer can be trained.
-    """
+    """Train both sides' tokenizers, reproducibly, or load them from `config.model`. Raises UserError if that fails."""
     if config.kind is TokenizerKind.word:
         from mt.tokenizers.words import train_words
 

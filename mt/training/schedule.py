@@ -33,10 +33,7 @@ SCHEDULES: dict[Schedule, Callable[[int, OptimConfig, int], tuple[float, float]]
 
 
 def learning_rate(update: int, config: OptimConfig, d_model: int, max_updates: int | None = None) -> float:
-    """The learning rate of an update >= 1.
-
-    Over the last share `cooldown` of `max_updates` it also falls linearly to 0 (Hägele et al. 2024, section 3).
-    """
+    """The learning rate of an update >= 1, with `cooldown` (linear to 0: Hägele et al. 2024, section 3)."""
     if update < 1:
         raise ValueError(f"updates count from 1, not {update}")
     peak, share = SCHEDULES[config.schedule](update, config, d_model)

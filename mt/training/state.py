@@ -50,10 +50,7 @@ class TrainerState:
             self.epoch, self.update_in_epoch = self.epoch + 1, 0
 
     def record(self, bleu: float, nll: float) -> bool:
-        """Record the validation of this update, and return whether it is the best so far.
-
-        A higher BLEU is better; if it is equal, a lower loss. A number that is not finite is never better.
-        """
+        """Record the validation of this update: is it the best? If two BLEU are equal, the lower loss decides."""
         score = bleu, -nll
         better = math.isfinite(nll) and math.isfinite(bleu) and (self.best is None or score > self.best)
         if better:
@@ -94,10 +91,7 @@ def pack(
     device: torch.device,
     log: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The training state in types that `weights_only` accepts. All processes call this.
-
-    `log` is the position of the run's log, see `RunLog.position`.
-    """
+    """The training state in types that `weights_only` accepts. All processes call it. `log`: `RunLog.position`."""
     progress = asdict(state)
     sums = {_NAMES_ON_DISK.get(name, name): value for name, value in progress.pop("metrics").items()}
     processes = distributed.all_gather({"random": get_random_states(device), "recent": sums})

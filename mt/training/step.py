@@ -32,10 +32,7 @@ class Learner:
     def create(
         cls, config: TrainConfig, tokenizers: Tokenizers, runtime: Runtime, weights: Checkpoint | None
     ) -> "Learner":
-        """A new model, or one with the weights of a checkpoint. Seeds the random generators of this process.
-
-        Raises UserError for an impossible model.
-        """
+        """A new model, or one with a checkpoint's weights. Seeds the random generators. Raises UserError."""
         torch.manual_seed(config.seed)
         try:
             model = Transformer(config.model, tokenizers.source.size, tokenizers.target.size)

@@ -31,10 +31,7 @@ class Validator:
     label_smoothing: float
 
     def validate(self, state: TrainerState, log: RunLog, stop: StopRequest) -> None:
-        """Validate, record the result in the state, and log it.
-
-        Raises Interrupted, in all processes, when one of them is asked to stop.
-        """
+        """Validate, record the result in the state, and log it. Raises Interrupted in all processes."""
         loss, nll = self.losses(stop)
         nbest = self.translator.translate_ids(self.dev.source_ids[: self.sentences], stop)
         translations, references = [found[0].text for found in nbest], self.dev.references[: self.sentences]
