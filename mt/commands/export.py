@@ -4,6 +4,7 @@ import json
 import shlex
 import shutil
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,9 +44,9 @@ def run(overrides: list[str]) -> int:
 def export(config: ExportConfig) -> int:
     """Convert, translate the same text with both engines, and refuse an export that differs too much."""
     from mt.checkpoint.folder import Checkpoint
-    from mt.decoding.exported import installed, is_export
+    from mt.decoding.exported import is_export
 
-    if not installed():
+    if not find_spec("ctranslate2"):
         raise UserError("mt export needs CTranslate2: pip install ctranslate2")
     checkpoint = Checkpoint.open(find_checkpoint(config.checkpoint))
     run = run_of(checkpoint.folder)

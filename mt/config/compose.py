@@ -66,30 +66,23 @@ def _inherited(command: Command, config: Any, names: Set[str]) -> dict[str, Any]
     }
 
 
-@functools.cache
-def _register(command: Command) -> None:
-    """Store the typed defaults of a command where Hydra finds them by name."""
-    from hydra.core.config_store import ConfigStore
-    from omegaconf import OmegaConf
-
-    for name, kind in {"train": TrainConfig, command.name: command.config}.items():  # mt prepare begins with both
-        node = OmegaConf.structured(kind)
-        # Frozen dataclasses are read-only nodes, which Hydra could not merge into
-        for each in (node, *(node[section] for section in node if OmegaConf.is_config(node[section]))):
-            OmegaConf.set_readonly(each, None)
-        ConfigStore.instance().store(name=f"{name}_config", node=node)
-
-
 @functools.lru_cache(maxsize=256)  # it takes a quarter of a second, and a sweep composes every configuration twice
 def _from_hydra(command: Command, experiment: str, groups: tuple[tuple[str, str], ...]) -> Any:
     """The configuration of an experiment, if the command has any, and the options chosen for groups."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
+    from hydra.core.config_store import ConfigStore
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    _register(command)
+    # Hydra finds the typed defaults by name
+    for name, kind in {"train": TrainConfig, command.name: command.config}.items():  # mt prepare composes both
+        node = OmegaConf.structured(kind)
+        # Frozen dataclasses are read-only nodes, which Hydra could not merge into
+        for each in (node, *(node[section] for section in node if OmegaConf.is_config(node[section]))):
+            OmegaConf.set_readonly(each, None)
+        ConfigStore.instance().store(name=f"{name}_config", node=node)
     folder = config_folder()
     name = command.name if (folder / f"{command.name}.yaml").is_file() else f"{command.name}_config"
     lines = [f"experiment={experiment}"] if "experiment" in command.groups else []
@@ -119,17 +112,16 @@ def _get(section: Any, name: str) -> Any:
 
 
 def _with_absolute_files(config: Any) -> Any:
-    """Paths of text made absolute, so that the configuration means the same from any folder."""
-    for name, _, value in list(walk(config)):
-        if name not in _USER_FILES or not value:
-            continue
+    """Make the paths of user files absolute, so that the configuration means the same in any folder."""
+
+    def absolute(value: Any) -> Any:
         if isinstance(value, dict):
-            value = {key: [os.path.abspath(path) for path in paths] for key, paths in value.items()}
-        elif isinstance(value, list):
-            value = [os.path.abspath(path) for path in value]
-        else:
-            value = os.path.abspath(value)
-        config = _with(config, name, value)
+            return {key: absolute(paths) for key, paths in value.items()}
+        return [absolute(path) for path in value] if isinstance(value, list) else os.path.abspath(value)
+
+    for name, _, value in list(walk(config)):
+        if name in _USER_FILES and value:
+            config = _with(config, name, absolute(value))
     if hasattr(config, "data") and config.data.corpus is not Corpus.files:
         config = _with(config, "data.raw_dir", os.path.abspath(config.data.raw_folder))
     return config

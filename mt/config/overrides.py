@@ -56,7 +56,11 @@ def parse_override(command: Command, override: str) -> tuple[str, Any]:
     """The key, or group, of an override, and its value in the key's type. Raises UserError for every mistake in it."""
     key, text = _split(command, override)
     if key in command.groups:
-        return key, _choice(key, text)
+        name, known = _unquoted(text), options(key)
+        if name not in known:
+            several = "; -m trains one after another" if "," in text else ""
+            raise UserError(f"{key}={text} must be one of {', '.join(known)}{several}{nearest(name, known)}")
+        return key, name
     read = _literal if _is_literal(command, key) else _parsed
     return key, read(key, command.keys[key], text)
 
@@ -155,15 +159,6 @@ def _split(command: Command, override: str) -> tuple[str, str]:
         hint = nearest(key.partition("@")[0], names) or f"; `mt {command.name} --help` lists all keys"
         raise UserError(f"{key}={text}: mt {command.name} has no key {key!r}{hint}")
     return key, text
-
-
-def _choice(group: str, text: str) -> str:
-    known = options(group)
-    name = _unquoted(text)
-    if name not in known:
-        several = "; -m trains one after another" if "," in text else ""
-        raise UserError(f"{group}={text} must be one of {', '.join(known)}{several}{nearest(name, known)}")
-    return name
 
 
 def _parsed(key: str, item: Field[Any], text: str) -> Any:

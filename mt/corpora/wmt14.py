@@ -12,21 +12,14 @@ from mt.errors import DataUnavailable, UserError, explain_os_errors
 from mt.files import atomic_write
 
 URL = "https://www.statmt.org"
-# For each language beside English: (archive, its bitext without the language suffix, suffix after the language)
-TRAIN = {
-    "de": (
-        ("wmt13/training-parallel-europarl-v7.tgz", "training/europarl-v7.de-en", ""),
-        ("wmt13/training-parallel-commoncrawl.tgz", "commoncrawl.de-en", ""),
-        ("wmt14/training-parallel-nc-v9.tgz", "training/news-commentary-v9.de-en", ""),
-    ),
-    "fr": (
-        ("wmt13/training-parallel-europarl-v7.tgz", "training/europarl-v7.fr-en", ""),
-        ("wmt13/training-parallel-commoncrawl.tgz", "commoncrawl.fr-en", ""),
-        ("wmt13/training-parallel-un.tgz", "un/undoc.2000.fr-en", ""),
-        ("wmt14/training-parallel-nc-v9.tgz", "training/news-commentary-v9.fr-en", ""),
-        ("wmt10/training-giga-fren.tar", "giga-fren.release2.fixed", ".gz"),
-    ),
-}
+# (languages beside English, archive, its bitext for one of them and English, suffix after the language)
+TRAIN = (
+    ("de fr", "wmt13/training-parallel-europarl-v7.tgz", "training/europarl-v7.{}-en", ""),
+    ("de fr", "wmt13/training-parallel-commoncrawl.tgz", "commoncrawl.{}-en", ""),
+    ("fr", "wmt13/training-parallel-un.tgz", "un/undoc.2000.{}-en", ""),
+    ("de fr", "wmt14/training-parallel-nc-v9.tgz", "training/news-commentary-v9.{}-en", ""),
+    ("fr", "wmt10/training-giga-fren.tar", "giga-fren.release2.fixed", ".gz"),
+)
 # Name here: (sacreBLEU's test set, its number of sentences)
 SETS = {"newstest2013": ("wmt13", 3000), "newstest2014": ("wmt14/full", 3003)}
 
@@ -36,14 +29,15 @@ _SACREBLEU_TIMEOUT = 30.0  # seconds
 def locate(config: DataConfig, report: Report, training: bool) -> Sources:
     """The training archives unpacked in the raw folder, newstest2013 for development and newstest2014 for testing."""
     foreign = config.source if config.target == "en" else config.target
-    if foreign not in TRAIN or "en" not in (config.source, config.target):
+    if foreign not in ("de", "fr") or "en" not in (config.source, config.target):
         given = f"data.source={config.source} data.target={config.target}"
         raise UserError(f"{given}: the directions of wmt14 are en-de, de-en, en-fr and fr-en")
     folder = Path(config.raw_folder).absolute()
     with explain_os_errors(f"cannot write {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
     train = []
-    for archive, stem, suffix in TRAIN[foreign] if training else ():
+    for archive, bitext, suffix in [row[1:] for row in TRAIN if training and foreign in row[0]]:
+        stem = bitext.format(foreign)
         members = f"{stem}.{config.source}{suffix}", f"{stem}.{config.target}{suffix}"
         paths = folder / Path(members[0]).name, folder / Path(members[1]).name
         _unpack(archive, dict(zip(members, paths, strict=True)), folder, report)

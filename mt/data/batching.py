@@ -210,10 +210,10 @@ def cut_batches(
 
 def collate(sources: Sequence[IdArray], targets: Sequence[IdArray], sentences: Indices) -> Batch:
     """One batch of pairs of ids without special ids; `sentences` are their numbers."""
-    target_out = _pad(targets, bos=False)
+    target_out = pad(targets)
     return Batch(
-        source=pad_source(sources),
-        target_in=_pad(targets, bos=True),
+        source=pad(sources),
+        target_in=pad(targets, bos=True),
         target_out=target_out,
         non_padding=(target_out != PAD).flatten().nonzero()[:, 0],
         sentences=sentences,
@@ -221,13 +221,8 @@ def collate(sources: Sequence[IdArray], targets: Sequence[IdArray], sentences: I
     )
 
 
-def pad_source(sources: Sequence[IdArray]) -> Tensor:
-    """Sources with EOS, padded: [B, S] int64."""
-    return _pad(sources, bos=False)
-
-
-def _pad(sentences: Sequence[IdArray], bos: bool) -> Tensor:
-    """[B, longest + 1]: BOS before each sentence, or EOS after it."""
+def pad(sentences: Sequence[IdArray], bos: bool = False) -> Tensor:
+    """Padded ids [B, longest + 1], int64: with BOS before each sentence, or with EOS after it."""
     width = max(len(ids) for ids in sentences) + 1
     padded = np.full((len(sentences), width), PAD, dtype=np.int64)
     if bos:

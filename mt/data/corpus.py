@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -107,7 +108,7 @@ def load_ids(folder: Path, side: str) -> Ids:
     return Ids(*(np.load(folder / name.format(side=side), mmap_mode="r") for name in (IDS, OFFSETS)))
 
 
-class IdsWriter:
+class IdsWriter(AbstractContextManager["IdsWriter"]):
     """Writes one side's ids block by block; memory grows by 8 bytes per sentence only."""
 
     def __init__(self, folder: Path, side: str, vocabulary_size: int) -> None:
@@ -121,9 +122,6 @@ class IdsWriter:
         """Append sentences: their ids one after the other, and the length of each."""
         self._stream.write(ids.astype(self.dtype).tobytes())
         self._lengths.append(lengths)
-
-    def __enter__(self) -> "IdsWriter":
-        return self
 
     def __exit__(self, *error: object) -> None:
         offsets = np.cumsum(np.concatenate([np.zeros(1, dtype=np.int64), *self._lengths]))

@@ -5,7 +5,6 @@ sometimes another translation wins; and probabilities are normalized over the al
 slightly larger. Recorded scores come from our own search.
 """
 
-import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,11 +21,6 @@ from mt.tokenizers.special_ids import EOS, SPECIALS
 
 EXPORT_FORMAT = 1
 POSITIONS = 4096  # sinusoidal positions in an export; a learned table has its own
-
-
-def installed() -> bool:
-    """Whether CTranslate2 is installed."""
-    return importlib.util.find_spec("ctranslate2") is not None
 
 
 def is_export(folder: Path) -> bool:

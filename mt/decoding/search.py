@@ -66,8 +66,12 @@ def search(step: StepFunction, state: State, max_lengths: Tensor, config: BeamSe
         token, total = tokens[row, column], totals[row, column]
         ended = token == config.eos
         if ended.any():
-            _collect(finished, history, sentence, length, max_lengths, config, row[ended], total[ended])
-            slots = slots - torch.bincount(sentence[row[ended]], minlength=len(slots))
+            done = row[ended]
+            prefixes, log_probabilities = history[done, 1:].tolist(), total[ended].tolist()
+            for number, prefix, each in zip(sentence[done].tolist(), prefixes, log_probabilities, strict=True):
+                score, at_limit = each / length**config.length_penalty, length >= int(max_lengths[number])
+                finished[number].append(Hypothesis((*prefix, config.eos), each, score, at_limit))
+            slots = slots - torch.bincount(sentence[done], minlength=len(slots))
         row, token, scores = row[~ended], token[~ended], total[~ended]
         history = torch.cat((history[row], token[:, None]), 1)
         if len(row) != len(sentence) or not torch.equal(row, torch.arange(len(row), device=device)):
@@ -106,19 +110,3 @@ def _best_per_sentence(totals: Tensor, sentence: Tensor, slots: Tensor) -> tuple
     rank = torch.arange(len(owner), device=owner.device) - first
     chosen = order[(rank < slots[owner]) & (flat[order] > float("-inf"))]
     return row[chosen], chosen % totals.shape[1]
-
-
-def _collect(
-    finished: list[list[Hypothesis]],
-    history: Tensor,
-    sentence: Tensor,
-    length: int,
-    max_lengths: Tensor,
-    config: BeamSearchConfig,
-    rows: Tensor,
-    totals: Tensor,
-) -> None:
-    for number, prefix, total in zip(sentence[rows].tolist(), history[rows, 1:].tolist(), totals.tolist(), strict=True):
-        at_limit = length >= int(max_lengths[number])
-        score = total / length**config.length_penalty
-        finished[number].append(Hypothesis((*prefix, config.eos), total, score, at_limit))

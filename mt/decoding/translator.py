@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mt.checkpoint.folder import Checkpoint
 from mt.config.schema import DecodeConfig, Device, Precision
-from mt.data.batching import pad_source
+from mt.data.batching import pad
 from mt.decoding.search import BeamSearchConfig, Hypothesis, search
 from mt.decoding.translation import Translation
 from mt.model.transformer import Transformer
@@ -127,5 +127,5 @@ class Translator:
         limits = [min(limit, self.model.longest_input() + 1) for limit in limits]
         memory = explain_out_of_memory("decode.batch_tokens", decode.batch_tokens)
         with torch.inference_mode(), self.runtime.autocast(), memory:
-            state = self.model.start(pad_source(sources).to(device))
+            state = self.model.start(pad(sources).to(device))
             return search(self.model.step, state, torch.tensor(limits, device=device), config)

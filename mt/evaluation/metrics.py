@@ -6,7 +6,7 @@ Every function takes one hypothesis and one reference per sentence, as raw detok
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -40,10 +40,7 @@ class Scores:
 
     def as_dict(self) -> dict[str, Any]:
         """The scores, without the warnings, in types that JSON has."""
-        values = asdict(self)
-        del values["warnings"]
-        values["interval"] = None if self.interval is None else list(self.interval)
-        return values
+        return {name: value for name, value in vars(self).items() if name != "warnings"}
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> Scores:

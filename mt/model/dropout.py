@@ -23,6 +23,3 @@ class Dropout(nn.Module):
         words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
         kept = words.view(torch.uint8)[: x.numel()].view(x.shape) >= self.dropped
         return x * (kept * (256 / (256 - self.dropped))).to(x.dtype)
-
-    def extra_repr(self) -> str:
-        return f"rate={self.rate}"

@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,7 +15,7 @@ from mt.errors import UserError, explain_os_errors, first_line
 from mt.run_folder import RunFolder
 
 
-class RunLog:
+class RunLog(AbstractContextManager["RunLog"]):
     """The log of one run, which only one process may open. Without a run, only the console is written to, if at all.
 
     A resumed run passes its `position`: numbers that a killed process wrote after it are removed from metrics.jsonl and
@@ -97,9 +97,6 @@ class RunLog:
                 file.close()
         self._log = self._metrics = None
         self._tensorboard_wanted = False
-
-    def __enter__(self) -> "RunLog":
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

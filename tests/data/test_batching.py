@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mt.data import batching
-from mt.data.batching import Epoch, Ids, _by_length, collate, cut_batches, pad_source, plan_epoch
+from mt.data.batching import Epoch, Ids, _by_length, collate, cut_batches, pad, plan_epoch
 from mt.tokenizers.special_ids import BOS, EOS, PAD
 
 RANDOM = np.random.default_rng(5)
@@ -236,4 +236,4 @@ def test_both_sides_must_have_the_same_number_of_sentences():
 
 
 def test_stored_16_bit_ids_do_not_overflow():
-    assert pad_source([np.array([65535], dtype=np.uint16)]).tolist() == [[65535, 3]]
+    assert pad([np.array([65535], dtype=np.uint16)]).tolist() == [[65535, 3]]
