@@ -82,10 +82,8 @@ class CheckpointStore:
             return checkpoint
         if corrupt or self.run.index.exists():
             reason = f" ({corrupt[0][1]})" if corrupt else ""
-            raise UserError(
-                f"{self.folder} has no intact checkpoint to resume from{reason}: put one back, or remove"
-                f" {self.run.path} to start again"
-            )
+            way_out = f"put one back, or remove {self.run.path} to start again"
+            raise UserError(f"{self.folder} has no intact checkpoint to resume from{reason}: {way_out}")
         return None
 
     def _repair_index(self, last: str, warn: Callable[[str], None]) -> None:

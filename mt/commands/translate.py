@@ -48,10 +48,8 @@ def translate_with_export(config: TranslateConfig, folder: Path) -> int:
 
     alone = config.devices == "1" and os.environ.get("WORLD_SIZE", "1") == "1"
     if not alone or config.device is Device.cuda or config.precision not in (Precision.fp32, Precision.auto):
-        raise UserError(
-            f"checkpoint={config.checkpoint} is an export, which runs on the CPU in one process, in its own number"
-            " format: leave out device, devices and precision"
-        )
+        why = f"checkpoint={config.checkpoint} is an export, which runs in one process on the CPU"
+        raise UserError(f"{why}: leave out device, devices and precision")
     engine = ExportedTranslator.load(folder, config.decode, config.threads)
     say(f"{folder}, {engine.describe()}")
     return _translate_lines(config, engine, lambda read: read())

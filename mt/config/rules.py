@@ -51,10 +51,9 @@ def validate(config: Any, given: Set[str] = frozenset()) -> None:
         raise UserError(f"data.source and data.target are both {values['data.source']!r}: they must differ")
     if "reference" in values and (values["input"] is None) != (values["reference"] is None):
         raise UserError("input= and reference= go together: give both or neither")
-    if "decode.nbest" in values and values["decode.nbest"] > values["decode.beam_size"]:
-        raise UserError(
-            f"decode.nbest={values['decode.nbest']} must be at most decode.beam_size={values['decode.beam_size']}"
-        )
+    nbest, beam = values.get("decode.nbest", 1), values.get("decode.beam_size", 1)
+    if nbest > beam:
+        raise UserError(f"decode.nbest={nbest} must be at most decode.beam_size={beam}")
     if isinstance(config, TrainConfig):
         _validate_training(config)
 
@@ -71,15 +70,11 @@ def _validate_training(config: TrainConfig) -> None:
         raise UserError("training needs a budget: set train.max_updates, train.max_epochs or train.max_minutes")
     if config.optim.cooldown and train.max_updates is None:
         raise UserError("optim.cooldown is a share of train.max_updates: set that too, or optim.cooldown=0")
-    if train.batch_tokens < 2 * data.max_tokens + 2:
-        raise UserError(
-            f"train.batch_tokens={train.batch_tokens} cannot hold a pair of data.max_tokens={data.max_tokens} tokens"
-            f" a side: set it to at least {2 * data.max_tokens + 2}"
-        )
-    if model.positions is Positions.learned and model.max_positions <= data.max_tokens:
-        raise UserError(
-            f"model.max_positions={model.max_positions} must be greater than data.max_tokens={data.max_tokens}"
-        )
+    if train.batch_tokens < (least := 2 * data.max_tokens + 2):
+        limit = f"at least {least}, because of data.max_tokens={data.max_tokens}"
+        raise UserError(f"train.batch_tokens={train.batch_tokens} must be {limit}")
+    if model.positions is Positions.learned and (most := model.max_positions) <= data.max_tokens:
+        raise UserError(f"model.max_positions={most} must be greater than data.max_tokens={data.max_tokens}")
     if config.tokenizer.sampling and config.tokenizer.kind is TokenizerKind.word:
         raise UserError("tokenizer.sampling needs tokenizer.kind=sentencepiece")
 
@@ -114,7 +109,5 @@ def check_resumable(where: str, before: TrainConfig, now: TrainConfig) -> list[s
     harmless = HARMLESS - {"train.max_updates"} if before.optim.cooldown else HARMLESS
     if refused := changed.keys() - harmless:
         differences = "; ".join(changed[name] for name in sorted(refused))
-        raise UserError(
-            f"{where} was begun with other settings ({differences}): give this run another run.name, or remove it"
-        )
+        raise UserError(f"{where} has other settings ({differences}): choose another run.name, or remove it")
     return [line for name, line in changed.items() if not name.startswith("run.")]

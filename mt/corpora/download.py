@@ -27,11 +27,8 @@ class _Interrupted(Exception):
 
 def check_sha256(path: Path, expected: str) -> None:
     """Raise UserError if the SHA-256 of a file is not the expected one."""
-    found = sha256_of(path)
-    if found != expected:
-        raise UserError(
-            f"{path} is damaged or another version (SHA-256 {found}, expected {expected}): replace it or delete it"
-        )
+    if (found := sha256_of(path)) != expected:
+        raise UserError(f"{path} is damaged or another version (SHA-256 {found}, not {expected}): replace or delete it")
 
 
 def recorded_sha256(path: Path) -> str | None:
@@ -77,16 +74,12 @@ def fetch(
             # Try again as long as bytes arrive
             if _size(part) <= before:
                 reason = str(error.reason if type(error) is urllib.error.URLError else error) or type(error).__name__
-                raise DataUnavailable(
-                    f"cannot download {url} ({reason}): run again when it can be reached, or put the file into"
-                    f" {path.parent.absolute()} by hand"
-                ) from None
+                way_out = f"run again when it can be reached, or put the file into {path.parent.absolute()}"
+                raise DataUnavailable(f"cannot download {url} ({reason}): {way_out}") from None
     if sha256 is not None and (found := sha256_of(part)) != sha256:
         part.unlink()
-        raise DataUnavailable(
-            f"{url} gave another file than expected (SHA-256 {found}, expected {sha256}): run again, or put the right"
-            f" file at {path.absolute()}"
-        )
+        way_out = f"run again, or put the right file at {path.absolute()}"
+        raise DataUnavailable(f"{url} gave another file (SHA-256 {found}, not {sha256}): {way_out}")
     os.replace(part, path)
 
 

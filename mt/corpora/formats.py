@@ -104,10 +104,8 @@ def _rows(part: Bitext) -> Iterator[tuple[tuple[int, bytes], ...]]:
         if source is None or target is None:
             more = number + 1 + sum(1 for _ in (targets if source is None else sources))
             counts = (number, more) if source is None else (more, number)
-            raise UserError(
-                f"{part.source_path} has {counts[0]} lines but {part.target_path} has {counts[1]} lines: each line must"
-                " be the translation of the other file's line"
-            )
+            lines = f"{part.source_path} has {counts[0]} lines but {part.target_path} has {counts[1]} lines"
+            raise UserError(f"{lines}: they must be translations of each other, line by line")
         yield source, target
 
 
@@ -132,9 +130,8 @@ def _json_pair(line: str, part: Bitext, number: int) -> tuple[str, str]:
         source, target = (_JSON_BREAK.sub(" ", row[language]) for language in part.languages)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         keys = " and ".join(f'"{language}"' for language in part.languages)
-        raise UserError(
-            f'{part.where(number)} is not a JSON object with text under {keys}, at the top or in "translation"'
-        ) from None
+        where = part.where(number)
+        raise UserError(f'{where} is not a JSON object with {keys}, at the top or in "translation"') from None
     try:
         (source + target).encode("utf-8")
     except UnicodeEncodeError:
@@ -180,8 +177,6 @@ def _decode(path: Path, number: int, offset: int, line: bytes) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise NotUtf8(
-            f"{path}, line {number} is not UTF-8: byte 0x{line[error.start]:02x} at offset {error.start} of the line,"
-            f" {offset + error.start} of the file; convert the file (or drop such training pairs with"
-            " data.invalid_utf8=skip)"
-        ) from None
+        byte = f"byte 0x{line[error.start]:02x} at offset {error.start} of the line, {offset + error.start} of the file"
+        way_out = "convert the file (or drop such training pairs with data.invalid_utf8=skip)"
+        raise NotUtf8(f"{path}, line {number} is not UTF-8: {byte}; {way_out}") from None

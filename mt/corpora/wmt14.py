@@ -90,9 +90,7 @@ def _sacrebleu_files(name: str, direction: str) -> tuple[Path, Path]:
     try:
         return Path(get_source_file(name, direction)), Path(get_reference_files(name, direction)[0])
     except (Exception, SystemExit) as error:  # it exits on a wrong checksum
-        raise DataUnavailable(
-            f"sacreBLEU cannot get its test set {name} {direction} ({error}): run again when {URL} can be reached; if a"
-            f" download was interrupted, delete {Path(SACREBLEU_DIR) / name} first"
-        ) from None
+        way_out = f"run again when {URL} can be reached (if a download broke off, delete {Path(SACREBLEU_DIR) / name})"
+        raise DataUnavailable(f"sacreBLEU cannot get {name} {direction} ({error}): {way_out}") from None
     finally:
         socket.setdefaulttimeout(before)

@@ -59,10 +59,8 @@ class CleaningReport:
             raise UserError("the training files are empty: data.train needs pairs of sentences")
         if self.kept <= held_out:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.most_common())
-            raise UserError(
-                f"of {self.read:,} training pairs none is left ({reasons or 'too few'}): correct the files, or raise"
-                " data.max_characters, data.max_tokens and data.max_ratio"
-            )
+            way_out = "correct the files, or raise data.max_characters, data.max_tokens and data.max_ratio"
+            raise UserError(f"of {self.read:,} training pairs none is left ({reasons or 'too few'}): {way_out}")
 
     def lines(self) -> list[str]:
         """The report for the log: totals, then each reason with its examples, then the notes."""

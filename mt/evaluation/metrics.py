@@ -157,10 +157,8 @@ def _bleu_metric(target_language: str, effective_order: bool = False) -> Any:
     try:
         return BLEU(tokenize=tokenizer, effective_order=effective_order)
     except (RuntimeError, AssertionError) as error:  # MeCab missing, or with another dictionary
-        raise UserError(
-            f"target language {target_language}: sacreBLEU's tokenizer {tokenizer} is not usable here; install it with"
-            f' pip install "sacrebleu[{base}]"'
-        ) from error
+        missing = f"target language {target_language} needs sacreBLEU's tokenizer {tokenizer}"
+        raise UserError(f'{missing}: pip install "sacrebleu[{base}]"') from error
 
 
 def _interval(hypotheses: Sequence[str], references: Sequence[str], language: str) -> tuple[float, float] | None:

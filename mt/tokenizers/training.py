@@ -108,10 +108,9 @@ def _train(lines: list[str], side: str, config: TokenizerConfig, log: Log) -> Se
     except RuntimeError as error:
         if sizes := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
             others = ", 256 bytes (tokenizer.byte_fallback)" if config.byte_fallback else ""
-            raise UserError(
-                f"tokenizer.vocab_size={config.vocab_size} is too small for the {side} text: it must be at least"
-                f" {sizes[1]}: 4 special ids{others}, symbols, characters (tokenizer.character_coverage)"
-            ) from None
+            least = f"{sizes[1]}: 4 special ids{others}, symbols, characters (tokenizer.character_coverage)"
+            given = f"tokenizer.vocab_size={config.vocab_size} is too small for the {side} text"
+            raise UserError(f"{given}: it must be at least {least}") from None
         reason = " ".join(str(error).rsplit("]", 1)[-1].split()) or "no usable text"
         raise UserError(f"SentencePiece cannot train on the {side} text: {reason}") from None
     tokenizer = SentencePieceTokenizer(model.getvalue(), f"the {side} tokenizer")

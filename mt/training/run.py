@@ -121,10 +121,8 @@ def _restore(
     """Set optimizer, scaler and random generators to the last checkpoint, and return the run's state there."""
     before = resumed.meta.get("corpus")
     if before != corpus.folder.name:
-        raise UserError(
-            f"{resumed.folder} was trained on the prepared corpus {before}, but the text or its settings now give"
-            f" {corpus.folder.name}: restore them, or choose another run.name"
-        )
+        now = f"but the text or its settings now give {corpus.folder.name}"
+        raise UserError(f"{resumed.folder} has the corpus {before}, {now}: restore them, or choose another run.name")
     state, processes = restore(packed, config.seed, learner.optimizer, learner.scaler, learner.runtime.device)
     log.info(f"resuming from {resumed.folder.name}, epoch {state.epoch}")
     if processes != distributed.world_size():

@@ -22,10 +22,8 @@ def find_resumable(store: CheckpointStore) -> tuple[Checkpoint | None, list[str]
     store.clean()
     newest = store.newest(warnings.append)
     if not newest and store.run.saved.exists():
-        raise UserError(
-            f"{store.run.path} has saved checkpoints before, but {store.folder} has none: put them back, or remove"
-            f" {store.run.path} to start again"
-        )
+        lost = f"{store.run.path} has saved checkpoints, but {store.folder} has none"
+        raise UserError(f"{lost}: put them back, or remove {store.run.path} to start again")
     return newest, warnings
 
 

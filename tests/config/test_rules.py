@@ -145,8 +145,8 @@ def test_what_would_be_another_run_is_refused():
     with pytest.raises(UserError) as caught:
         check_resumable("outputs/x", before, now)
     assert str(caught.value) == (
-        "outputs/x was begun with other settings (model.positions: sinusoidal -> learned; optim.schedule: noam ->"
-        " constant; seed: 1 -> 2): give this run another run.name, or remove it"
+        "outputs/x has other settings (model.positions: sinusoidal -> learned; optim.schedule: noam ->"
+        " constant; seed: 1 -> 2): choose another run.name, or remove it"
     )
 
 

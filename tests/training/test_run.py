@@ -213,7 +213,7 @@ def test_another_text_under_an_unfinished_run_is_refused(config):
     run(config)
     path = Path(config.data.train[0])
     path.write_text(path.read_text(encoding="utf-8").replace("dog", "bird", 1), encoding="utf-8")
-    with pytest.raises(UserError, match="prepared corpus"):
+    with pytest.raises(UserError, match="has the corpus"):
         run(config, train={"max_updates": 9})
 
 
@@ -437,7 +437,7 @@ def test_a_folder_with_numbers_of_something_else_is_left_alone(config):
     folder = Path(config.run.root) / config.run.name
     folder.mkdir(parents=True)
     (folder / "metrics.jsonl").write_text("{}\n")
-    with pytest.raises(UserError, match=r"holds metrics\.jsonl, which no run of mt wrote"):
+    with pytest.raises(UserError, match=r"holds metrics\.jsonl, not written by mt"):
         train(config)
     assert (folder / "metrics.jsonl").read_text() == "{}\n"
 
@@ -498,7 +498,7 @@ def test_a_run_whose_checkpoints_are_gone_does_not_begin_again_by_itself(config)
     folder = run(config)
     before = (folder / "metrics.jsonl").read_bytes()
     shutil.move(folder / "checkpoints", folder / "elsewhere")
-    with pytest.raises(UserError, match=r"has saved checkpoints before.*put them back"):
+    with pytest.raises(UserError, match=r"has saved checkpoints, but .* has none: put them back"):
         run(config, train={"max_updates": 7})
     assert (folder / "metrics.jsonl").read_bytes() == before
     shutil.move(folder / "elsewhere", folder / "checkpoints")
