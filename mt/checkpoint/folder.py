@@ -12,20 +12,21 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from mt.config.schema import TrainConfig
 from mt.config.stored import read_config, to_yaml
 from mt.errors import Corrupt, UserError, explain_os_errors, first_line
 from mt.files import atomic_folder, sha256_of, verify_hash
+from mt.model.transformer import Transformer
 from mt.run_folder import CONFIG, META, STATE, WEIGHTS
 from mt.tokenizers.pair import Tokenizers
 from mt.tokenizers.special_ids import BOS, EOS, PAD
-
-if TYPE_CHECKING:  # importing torch takes seconds, and translating with an export needs none of it
-    from torch import Tensor
-
-    from mt.model.transformer import Transformer
 
 FORMAT = 2  # 1 had biases of keys and values, and was never released
 _META_KINDS = {"update": int, "source_size": int, "target_size": int, "hashes": dict}
@@ -59,28 +60,21 @@ class Checkpoint:
             self._verified.add(name)
         return self.folder / name
 
-    def load_weights(self) -> "dict[str, Tensor]":
+    def load_weights(self) -> dict[str, Tensor]:
         """The parameters by name, on the CPU. Raises Corrupt."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
         path = self._intact(WEIGHTS)
         with explain_os_errors(f"{path} cannot be read", Corrupt, (SafetensorError,)):
             return load_file(path)
 
-    def load_model(self) -> "Transformer":
+    def load_model(self) -> Transformer:
         """The model with its weights, in evaluation mode."""
-        from mt.model.transformer import Transformer
-
         with explain_os_errors(f"{self.folder} describes an impossible model", others=(ValueError, RuntimeError)):
             model = Transformer(self.config.model, self.meta["source_size"], self.meta["target_size"])
         self.load_into(model)
         return model.eval()
 
-    def load_into(self, model: "Transformer") -> None:
+    def load_into(self, model: Transformer) -> None:
         """Copy the weights into a model. Raises UserError unless names and shapes are exactly the model's."""
-        import torch
-
         weights, parameters = self.load_weights(), dict(model.named_parameters())
         if parameters.keys() != weights.keys():
             odd = sorted(parameters.keys() ^ weights.keys())
@@ -105,8 +99,6 @@ class Checkpoint:
 
     def load_state(self) -> dict[str, Any]:
         """The training state. Raises Corrupt if there is none, or if it holds anything but plain data."""
-        import torch
-
         path = self._intact(STATE)
         # torch raises many kinds of errors for a corrupt or forbidden pickle
         with explain_os_errors(f"{path} cannot be read", Corrupt, (Exception,)):
@@ -131,17 +123,13 @@ def read_meta(folder: Path) -> dict[str, Any]:
 
 def write_checkpoint(
     folder: Path,
-    weights: "Mapping[str, Tensor]",
+    weights: Mapping[str, Tensor],
     config: TrainConfig,
     tokenizers: Tokenizers,
     meta: Mapping[str, Any],
     state: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a checkpoint. A kill at any moment leaves it complete or absent. Raises UserError for a full disk."""
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
-
     tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in weights.items()}
     try:
         with atomic_folder(folder) as unfinished:

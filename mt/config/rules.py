@@ -1,9 +1,11 @@
 """Which values the keys may have, alone and together, and which of them may change while a run is resumed."""
 
+import math
 import re
 from collections.abc import Set
 from dataclasses import Field
 from enum import Enum
+from operator import ge, gt, le, lt
 from typing import Any
 
 from mt.config.schema import Optimizer, Positions, Schedule, Tie, TokenizerKind, TrainConfig, walk
@@ -14,6 +16,9 @@ HARMLESS = {"run.name", "run.root", "data.raw_dir", "data.prepared_dir"}
 HARMLESS |= {"train.max_updates", "train.max_epochs", "train.max_minutes", "train.patience"}
 HARMLESS |= {"train.validate_every", "train.save_every", "train.log_every"}
 HARMLESS |= {"train.batch_tokens", "train.device", "train.devices", "train.threads", "decode.batch_tokens"}
+
+# Kinds of limits of a key: (in words, the comparison that a value passes)
+LIMITS = {"low": ("at least", ge), "above": ("greater than", gt), "high": ("at most", le), "below": ("less than", lt)}
 
 _ADAM, _PIECES = (Optimizer.adam, Optimizer.adamw), (TokenizerKind.sentencepiece,)
 # Keys that have an effect only if another key has one of these values
@@ -84,21 +89,16 @@ def check_limits(config: Any) -> None:
     for name, item, value in walk(config):
         if not isinstance(value, int | float) or isinstance(value, bool):
             continue
-        limits = item.metadata
-        passed = (
-            value >= limits.get("low", value)
-            and value <= limits.get("high", value)
-            and ("above" not in limits or value > limits["above"])
-            and ("below" not in limits or value < limits["below"])
-        )
-        if not passed or value in (float("inf"), -float("inf")):  # NaN passes no comparison
+        passed = all(fits(value, item.metadata[kind]) for kind, (_, fits) in LIMITS.items() if kind in item.metadata)
+        if not passed or not math.isfinite(value):
             raise UserError(f"{name}={value} must be {limits_in_words(item) or 'a finite number'}")
 
 
 def limits_in_words(item: Field[Any]) -> str:
     """The limits of a key, such as "at least 0 and less than 1"; empty if it has none."""
-    words = {"low": "at least", "above": "greater than", "high": "at most", "below": "less than"}
-    return " and ".join(f"{words[k]} {item.metadata[k]:g}" for k in words if k in item.metadata)
+    return " and ".join(
+        f"{words} {item.metadata[kind]:g}" for kind, (words, _) in LIMITS.items() if kind in item.metadata
+    )
 
 
 def check_resumable(where: str, before: TrainConfig, now: TrainConfig) -> list[str]:

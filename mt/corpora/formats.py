@@ -77,7 +77,11 @@ def read_pairs(split: Sequence[Bitext], keep_invalid: bool = False) -> Iterator[
     for part in split:
         for number, cells in enumerate(_rows(part), 1):
             try:
-                pair = Pair(_texts(part, number, cells))
+                source = _decode(part.source_path, number, *cells[0])
+                if part.target_path:
+                    pair = Pair((source, _decode(part.target_path, number, *cells[1])))
+                else:
+                    pair = Pair(PAIR_FORMATS[uncompressed_suffix(part.source_path)](source, part, number))
                 pair.valid = True
             except NotUtf8:
                 if not keep_invalid:
@@ -107,13 +111,6 @@ def _rows(part: Bitext) -> Iterator[tuple[tuple[int, bytes], ...]]:
             lines = f"{part.source_path} has {counts[0]} lines but {part.target_path} has {counts[1]} lines"
             raise UserError(f"{lines}: they must be translations of each other, line by line")
         yield source, target
-
-
-def _texts(part: Bitext, number: int, cells: tuple[tuple[int, bytes], ...]) -> tuple[str, str]:
-    source = _decode(part.source_path, number, *cells[0])
-    if part.target_path is not None:
-        return source, _decode(part.target_path, number, *cells[1])
-    return PAIR_FORMATS[uncompressed_suffix(part.source_path)](source, part, number)
 
 
 def _tsv_pair(line: str, part: Bitext, number: int) -> tuple[str, str]:

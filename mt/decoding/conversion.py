@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ctranslate2.specs import Activation as Name
+from ctranslate2.specs import TransformerSpec
 from numpy.typing import NDArray
 
 from mt.checkpoint.folder import Checkpoint
@@ -33,9 +35,6 @@ def convert(checkpoint: Checkpoint, tokenizers: Tokenizers, kind: ExportType, fo
 
 
 def _specification(config: ModelConfig, weights: Weights) -> Any:
-    from ctranslate2.specs import Activation as Name
-    from ctranslate2.specs import TransformerSpec
-
     spec = TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),
         config.heads,

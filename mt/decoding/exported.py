@@ -28,19 +28,6 @@ def is_export(folder: Path) -> bool:
     return (folder / EXPORT_META).exists()
 
 
-def _read_meta(folder: Path) -> dict[str, Any]:
-    """The description of an export. Raises UserError if there is none, or one of another format."""
-    path = folder / EXPORT_META
-    try:
-        meta = json.loads(path.read_text(encoding="utf-8"))
-        complete = meta["format"] == EXPORT_FORMAT and meta["positions"] > 0 and meta["weights"] and meta["hashes"]
-    except (OSError, ValueError, TypeError, KeyError):
-        complete = None
-    if not complete:
-        raise UserError(f"{folder} is not an export of this mt: make it again with mt export")
-    return dict(meta)
-
-
 class ExportedTranslator:
     """An exported model, its tokenizers and decoding options. A translation never depends on its neighbours."""
 
@@ -54,7 +41,13 @@ class ExportedTranslator:
     @classmethod
     def load(cls, folder: Path, decode: DecodeConfig, threads: int = 0) -> "ExportedTranslator":
         """Load the folder of an export; 0 threads: all cores. Raises UserError, Corrupt."""
-        meta = _read_meta(folder)
+        try:
+            meta = json.loads((folder / EXPORT_META).read_text(encoding="utf-8"))
+            complete = meta["format"] == EXPORT_FORMAT and meta["positions"] > 0 and meta["weights"] and meta["hashes"]
+        except (OSError, ValueError, TypeError, KeyError):
+            complete = None
+        if not complete:
+            raise UserError(f"{folder} is not an export of this mt: make it again with mt export")
         for name, expected in meta["hashes"].items():
             verify_hash(folder / name, expected)
         import ctranslate2

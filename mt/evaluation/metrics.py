@@ -10,6 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacremoses import MosesPunctNormalizer, MosesTokenizer
+from sacremoses.corpus import NonbreakingPrefixes
+
 from mt.errors import UserError
 
 # sacreBLEU's tokenizers for languages that its default, 13a, cannot split into words
@@ -45,8 +50,6 @@ class Scores:
 
 def score(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> Scores:
     """All scores of `hypotheses` (by the model) against `references` (by people). Raises UserError."""
-    from sacrebleu.metrics import BLEU, CHRF, TER
-
     _check(hypotheses, references)
     metric = _bleu_metric(target_language)
     with _sacrebleu_messages() as messages:
@@ -109,8 +112,6 @@ def published_form(lines: Sequence[str], language: str) -> list[str]:
 
 def has_published_form(language: str) -> bool:
     """Whether sacremoses knows the abbreviations of the language, and the language has blanks between words."""
-    from sacremoses.corpus import NonbreakingPrefixes
-
     base = _base(language)
     return base in NonbreakingPrefixes().available_langs.values() and base not in _NO_MOSES
 
@@ -150,8 +151,6 @@ def _base(language: str) -> str:
 
 
 def _bleu_metric(target_language: str, effective_order: bool = False) -> Any:
-    from sacrebleu.metrics import BLEU
-
     base = _base(target_language)
     tokenizer = _TOKENIZERS.get(base, "13a")
     try:
@@ -163,8 +162,6 @@ def _bleu_metric(target_language: str, effective_order: bool = False) -> Any:
 
 def _interval(hypotheses: Sequence[str], references: Sequence[str], language: str) -> tuple[float, float] | None:
     """The 2.5th and 97.5th percentile of BLEU over resamples of the sentences (Koehn, 2004)."""
-    import numpy as np
-
     if len(hypotheses) < 2:
         return None
     metric = _bleu_metric(language, effective_order=True)  # only its counts are used, which effective_order keeps
@@ -183,8 +180,6 @@ def _interval(hypotheses: Sequence[str], references: Sequence[str], language: st
 
 @lru_cache(maxsize=2)
 def _moses(language: str) -> tuple[Any, Any]:
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer
-
     return MosesPunctNormalizer(language), MosesTokenizer(language)
 
 

@@ -32,8 +32,7 @@ def run_in_processes(arguments: list[str], devices: str, device: Device) -> int 
     logging.disable(logging.CRITICAL)
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_GRACE))
     os.environ[LAUNCHER] = str(os.getpid())
-    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    before = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}  # nohup
+    before = {n: handler for n in STOP_SIGNALS if (handler := signal.getsignal(n)) is not signal.SIG_IGN}  # nohup
     launch = LaunchConfig(
         min_nodes=1,
         max_nodes=1,

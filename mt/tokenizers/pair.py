@@ -8,6 +8,7 @@ from mt.config.schema import TokenizerKind
 from mt.errors import UserError, explain_os_errors
 from mt.tokenizers.sentencepiece import SentencePieceTokenizer
 from mt.tokenizers.tokenizer import Tokenizer
+from mt.tokenizers.words import WordTokenizer
 
 META = "tokenizer.json"
 SIDES = ("source", "target")
@@ -45,8 +46,6 @@ class Tokenizers:
             raise UserError(f"{path} is not a tokenizer description of mt") from None
         sides = ("", "") if joint else SIDES
         if kind is TokenizerKind.word:
-            from mt.tokenizers.words import WordTokenizer
-
             words = [WordTokenizer.load(folder, *each) for each in zip(sides, languages, strict=True)]
             return cls(words[0], words[1], joint, *languages)
         source = SentencePieceTokenizer.load(folder, sides[0])

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
+import sentencepiece
 
 from mt.config.schema import TokenizerKind
 from mt.errors import UserError, explain_os_errors
 from mt.tokenizers.special_ids import BOS, EOS, PAD, SPECIALS, UNK, UNKNOWN_TEXT
+from mt.tokenizers.subword_regularization import SubwordSampler
 from mt.tokenizers.tokenizer import Tokenizer, one_line
 
 # Fixed, because a trained unigram model depends on it (each thread has its own sums); encoding does not
@@ -27,8 +29,6 @@ class SentencePieceTokenizer(Tokenizer):
     kind = TokenizerKind.sentencepiece
 
     def __init__(self, model: bytes, name: str) -> None:
-        import sentencepiece
-
         self._model = model
         try:
             # Empty content would silently give a processor without a model
@@ -45,7 +45,7 @@ class SentencePieceTokenizer(Tokenizer):
         self.size = spm.get_piece_size()
         # Other models usually show an unknown this way, with blanks that the sentence does not have
         self._shows_blanks = self._processor.decode([UNK]) == " ⁇ "
-        self._sampler: Any = None
+        self._sampler: SubwordSampler | None = None
 
     @classmethod
     def load(cls, folder: Path, side: str) -> "SentencePieceTokenizer":
@@ -59,8 +59,6 @@ class SentencePieceTokenizer(Tokenizer):
     def sample(self, lines: Sequence[str], alpha: float, seed: int) -> list[np.ndarray]:
         """Subwords drawn with smoothing alpha (unigram) or dropout rate alpha (BPE), in (0, 1)."""
         if self._sampler is None:
-            from mt.tokenizers.subword_regularization import SubwordSampler
-
             self._sampler = SubwordSampler(self._processor)
         return self._sampler.sample(self._processor.normalize([one_line(x) for x in lines]), alpha, seed)
 

@@ -6,12 +6,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import sentencepiece
+
 from mt.config.schema import TokenizerConfig, TokenizerKind
 from mt.errors import UserError
 from mt.tokenizers.pair import SIDES, Tokenizers
 from mt.tokenizers.sentencepiece import THREADS, SentencePieceTokenizer, load_model
 from mt.tokenizers.special_ids import BOS, EOS, PAD, SPECIALS, UNK, UNKNOWN_TEXT
 from mt.tokenizers.tokenizer import one_line
+from mt.tokenizers.words import train_words
 
 Log = Callable[[str], None]
 MOST_CHARACTERS = 20_000_000  # in a side's sample: SentencePiece 0.2.3 needs about 22 bytes of memory for each
@@ -26,8 +29,6 @@ def train_tokenizers(
 ) -> Tokenizers:
     """Train both sides' tokenizers, reproducibly, or load them from `config.model`. Raises UserError if that fails."""
     if config.kind is TokenizerKind.word:
-        from mt.tokenizers.words import train_words
-
         if config.model is not None:
             raise UserError(f"tokenizer.model={config.model} needs tokenizer.kind=sentencepiece")
         words = train_words([read() for read in lines], config, languages, log)
@@ -82,8 +83,6 @@ def _sample(lines: Iterable[str], side: str, most: int, seed: int, log: Log) -> 
 
 
 def _train(lines: list[str], side: str, config: TokenizerConfig, log: Log) -> SentencePieceTokenizer:
-    import sentencepiece
-
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
