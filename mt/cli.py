@@ -17,7 +17,9 @@ from contextlib import suppress
 from functools import partial
 
 from mt.commands import COMMANDS
+from mt.config.compose import compose
 from mt.config.overrides import Command, allowed, default_text, nearest, options
+from mt.config.stored import to_yaml
 from mt.errors import UserError
 from mt.reporting.environment import package_version
 from mt.runtime.process import end_with_parent, launcher_has_ended
@@ -134,9 +136,6 @@ def _print(text: Callable[[], str]) -> int:
 
 
 def _composed(command: Command, overrides: list[str]) -> str:
-    from mt.config.compose import compose
-    from mt.config.stored import to_yaml
-
     return to_yaml(compose(command, overrides)).rstrip("\n")
 
 

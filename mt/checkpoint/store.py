@@ -21,10 +21,7 @@ class CheckpointStore:
     def __init__(self, run: RunFolder) -> None:
         self.run = run
         self.folder = run.checkpoints
-
-    def index(self) -> dict[str, str]:
-        """Checkpoint names by role, see `RunFolder.read_index`."""
-        return self.run.read_index()
+        self.index = run.read_index
 
     def set(self, **roles: str | None) -> None:
         """Change roles in the index, all at once; None removes a role."""

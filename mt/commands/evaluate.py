@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from mt.config.compose import compose
 from mt.config.overrides import Command, Inherited
@@ -11,9 +11,6 @@ from mt.corpora.formats import uncompressed_suffix
 from mt.errors import UserError
 from mt.run_folder import RunFolder, find_checkpoint, run_of
 from mt.runtime.process import say
-
-if TYPE_CHECKING:
-    from mt.evaluation.scoring import EvaluationSet
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ def evaluate(config: EvaluateConfig) -> int:
     data = Checkpoint.open(folders[0]).config.data
     check_language(data.target)
 
-    def find_sets() -> "dict[str, EvaluationSet]":
+    def find_sets() -> dict[str, Any]:
         if config.input and config.reference:
             path = Path(config.input)
             return {path.stem.removesuffix(uncompressed_suffix(path)): file_set(config.input, config.reference)}

@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from tqdm import tqdm
+
 from mt.errors import UserError, explain_os_errors, first_line
 from mt.run_folder import RunFolder
 
@@ -126,8 +128,6 @@ class RunLog(AbstractContextManager["RunLog"]):
 
 
 def _progress_bar(done: float, shown: bool) -> Any:
-    from tqdm import tqdm
-
     size = (0, 0)
     with suppress(OSError, ValueError):
         size = os.get_terminal_size(sys.stderr.fileno())

@@ -67,7 +67,7 @@ def test_what_the_writers_raise_for_a_full_disk_is_one_line(store, toy_model, to
     def full(*arguments):
         raise error
 
-    monkeypatch.setattr("safetensors.torch.save_file", full)
+    monkeypatch.setattr("mt.checkpoint.folder.save_file", full)
     with pytest.raises(UserError, match="cannot save") as told:
         save_checkpoint(store, toy_model, toy_tokenizers, 2)
     assert "\n" not in str(told.value)
