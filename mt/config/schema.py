@@ -96,13 +96,9 @@ class TokenizerConfig:
     byte_fallback: bool = key(True, "sentencepiece: spell unknown characters as bytes")
     character_coverage: float = key(0.9999, "sentencepiece: share of characters in the vocabulary", above=0, high=1)
     symbols: list[str] = key([], "sentencepiece: strings that always stay one piece")
-    max_sentences: int = key(
-        1_000_000, "sentencepiece: train on at most this many lines a side, and 20 million characters", low=1
-    )
+    max_sentences: int = key(1_000_000, "sentencepiece: lines per side to train on, at most", low=1)
     min_frequency: int = key(2, "word: rarer words are unknown", low=1)
-    sampling: float = key(
-        0.0, "subword regularization: smoothing alpha (unigram) or dropout rate (BPE); 0 is off", low=0, below=1
-    )
+    sampling: float = key(0.0, "subword regularization: alpha (unigram) or dropout (BPE); 0 is off", low=0, below=1)
 
 
 @dataclass(frozen=True)
@@ -161,9 +157,7 @@ class TrainingConfig:
     device: Device = key(Device.auto, "auto picks a GPU if there is one")
     devices: str = key("1", "processes on this machine, each with its own GPU if there are GPUs: a number, or auto")
     threads: int = key(0, "CPU threads of each process; 0 divides all cores among the processes", low=0)
-    init_from: str | None = key(
-        None, "start from the weights and tokenizers of this run or checkpoint; its sizes replace model.*"
-    )
+    init_from: str | None = key(None, "start from the weights, tokenizers and model.* of this run or checkpoint")
 
 
 @dataclass(frozen=True)

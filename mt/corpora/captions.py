@@ -22,12 +22,12 @@ def locate(config: DataConfig, report: Report, training: bool) -> Sources:
     if not all((folder / f"{split}.{language}").is_file() for split in SIZES for language in LANGUAGES):
         report(f"unpacking the captions into {folder}")
         _unpack(folder)
-    source, target = config.languages
-    train, dev, test = (
-        [Bitext(folder / f"{split}.{source}", folder / f"{split}.{target}", config.languages)]
-        for split in ("train", "dev", "test")
-    )
-    return Sources(train, dev, {"test": lambda: test})
+
+    def parts(split: str) -> list[Bitext]:
+        source, target = (folder / f"{split}.{language}" for language in config.languages)
+        return [Bitext(source, target, config.languages)]
+
+    return Sources(parts("train"), parts("dev"), {"test": lambda: parts("test")})
 
 
 def _unpack(folder: Path) -> None:

@@ -79,9 +79,9 @@ class ExportedTranslator:
         for row, ids in enumerate(sources):
             if len(ids) and self._limit(len(ids)) > 1:
                 groups.setdefault(self._limit(len(ids)), []).append(row)
-        waiting = [(limit, rows, self._begin(limit, [sources[row] for row in rows])) for limit, rows in groups.items()]
-        for limit, rows, results in waiting:
-            for row, result in zip(rows, results, strict=True):
+        begun = {limit: self._begin(limit, [sources[row] for row in rows]) for limit, rows in groups.items()}
+        for limit, rows in groups.items():
+            for row, result in zip(rows, begun[limit], strict=True):
                 found[row] = self._translations(result.result(), limit)
         return found
 
@@ -91,9 +91,9 @@ class ExportedTranslator:
 
     def _begin(self, limit: int, sources: list[Any]) -> list[Any]:
         """Start translating; returns a future result for each source."""
-        decode, units, longest = self.decode, self._units, limit - 1
+        decode, longest = self.decode, limit - 1
         results: list[Any] = self.engine.translate_batch(
-            [[units[i] for i in ids] for ids in sources],
+            [[self._units[i] for i in ids] for ids in sources],
             beam_size=decode.beam_size,
             num_hypotheses=decode.nbest,
             length_penalty=decode.length_penalty,

@@ -76,51 +76,43 @@ def score_sets(
     `model` is the checkpoint's name in that file. All processes translate, but only rank 0 scores: the others return an
     empty dict.
     """
-    scores, texts = {}, {}
+    scores = {}
+    how = {"checkpoint": model, "decode": to_plain(translator.decode), "runtime": translator.runtime.describe()}
     for set_name, chosen in sets.items():
         best = [hypotheses[0] for hypotheses in translator.translate_nbest(chosen.sources)]
         if distributed.rank() > 0:
             continue
-        texts[set_name] = [hypothesis.text for hypothesis in best]
-        scores[set_name] = score(texts[set_name], chosen.references, language)
-        remarks = list(scores[set_name].warnings)
+        texts = [hypothesis.text for hypothesis in best]
+        found = scores[set_name] = score(texts, chosen.references, language)
+        remarks = list(found.warnings)
         if longer := translator.too_long(chosen.sources):
             remarks.append(f"{longer} sources are longer than the model's positions: their ends are not translated")
         if cut := sum(hypothesis.at_limit for hypothesis in best):
             remarks.append(f"{cut} translations reached the length limit (decode.max_length_a, decode.max_length_b)")
         if odd := non_nfc(chosen.references):
             remarks.append(f"{odd} references are not in Unicode's NFC form: they may cost score")
+        if folder is not None:
+            details = ({"input": chosen.file} if chosen.file else {}) | how
+            try:
+                _record(folder, name, set_name, language, texts, found, details)
+            except (OSError, ValueError) as error:
+                remarks.append(f"{folder / name}.json is not written: {error}")
         for remark in remarks:
             log(f"warning: {set_name}: {remark}")
-    if folder is not None and scores:
-        runtime = translator.runtime.describe()
-        how = {"checkpoint": model, "decode": to_plain(translator.decode), "runtime": runtime}
-        files = {set_name: chosen.file for set_name, chosen in sets.items()}
-        try:
-            _record(folder, name, language, scores, texts, files, how)
-        except (OSError, ValueError) as error:
-            log(f"warning: {folder / name}.json is not written: {error}")
     return scores
 
 
 def _record(
-    folder: Path,
-    name: str,
-    language: str,
-    scores: Mapping[str, Scores],
-    texts: Mapping[str, list[str]],
-    files: Mapping[str, str],
-    how: Mapping[str, Any],
+    folder: Path, name: str, key: str, language: str, texts: list[str], found: Scores, details: Mapping[str, Any]
 ) -> None:
-    """Write hypotheses, and add scores to `name`.json. A digest distinguishes files of the same name."""
+    """Write hypotheses, and add their scores to `name`.json. A digest distinguishes user files of the same name."""
     (folder / "hypotheses").mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    for set_name, found in scores.items():
-        key, input = set_name, files[set_name]
-        if record.get(key, {}).get("input", input) != input:
-            key += f"-{hashlib.sha256(input.encode(errors='surrogateescape')).hexdigest()[:8]}"
-        file = f"hypotheses/{name}.{key}.{language}"
-        atomic_write(folder / file, "".join(text + "\n" for text in texts[set_name]))
-        record[key] = {**found.as_dict(), "hypotheses": file, **({"input": input} if input else {}), **how}
+    input = details.get("input", "")
+    if record.get(key, {}).get("input", input) != input:
+        key += f"-{hashlib.sha256(input.encode(errors='surrogateescape')).hexdigest()[:8]}"
+    file = f"hypotheses/{name}.{key}.{language}"
+    atomic_write(folder / file, "".join(text + "\n" for text in texts))
+    record[key] = {**found.as_dict(), "hypotheses": file, **details}
     atomic_write(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
