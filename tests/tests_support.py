@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import torch
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.util import tensor_util
 from torch import Tensor
@@ -24,7 +25,11 @@ from mt.config.schema import (
     TrainConfig,
     TrainingConfig,
 )
+from mt.model.transformer import Transformer
 from mt.run_folder import RunFolder, checkpoint_name
+from mt.runtime.device import Runtime
+from mt.training.schedule import make_optimizer
+from mt.training.step import Learner
 
 TOY_WORDS = {"a": "ein", "the": "das", "dog": "Hund", "cat": "Katze", "bird": "Vogel", "sees": "sieht", "likes": "mag",
              "red": "rot", "big": "groß", "and": "und", "now": "jetzt", "here": "hier"}  # fmt: skip
@@ -101,3 +106,10 @@ def raw_events(run: Path) -> list[tuple[str, int, bytes]]:
                 if value.tag.startswith(("train/", "validation/")):
                     found.append((value.tag, event.step, tensor_util.make_ndarray(value.tensor).tobytes()))
     return sorted(event for event in found if event[0] not in ("train/memory_gib", "train/target_tokens_per_second"))
+
+
+def learner_of(model: Transformer) -> Learner:
+    """A model with a new optimizer, in float32 on the CPU."""
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    optimizer = make_optimizer(model, TrainConfig().optim)
+    return Learner(model, model, optimizer, scaler, Runtime(torch.device("cpu"), torch.float32))

@@ -123,7 +123,7 @@ def _restore(
     if before != corpus.folder.name:
         now = f"but the text or its settings now give {corpus.folder.name}"
         raise UserError(f"{resumed.folder} has the corpus {before}, {now}: restore them, or choose another run.name")
-    state, processes = restore(packed, config.seed, learner.optimizer, learner.scaler, learner.runtime.device)
+    state, processes = restore(packed, config.seed, learner)
     log.info(f"resuming from {resumed.folder.name}, epoch {state.epoch}")
     if processes != distributed.world_size():
         now = f"saved by {processes} processes, now {distributed.world_size()}"

@@ -49,7 +49,7 @@ def save(
 ) -> None:
     """Save a checkpoint, and delete those that are no longer needed."""
     state.seconds = stop.agree(state.seconds)
-    packed = pack(state, learner.optimizer, learner.scaler, learner.runtime.device, log.position())
+    packed = pack(state, learner, log.position())
     if distributed.rank() == 0:
         began = time.monotonic()
         name, before = checkpoint_name(state.update), store.index().get("last")

@@ -5,14 +5,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-import torch
-
 from mt.config.schema import TrainingConfig, Which
 from mt.errors import UserError
 from mt.runtime import distributed
 from mt.runtime.device import get_random_states, seed_process, set_random_states
 from mt.training.metrics import SHARES, TrainingMetrics
-from mt.training.step import StepMetrics
+from mt.training.step import Learner, StepMetrics
 
 # Names in training_state.pt that differ from the fields of TrainingMetrics
 _NAMES_ON_DISK = {"loss": "smoothed", "tokens": "real_tokens", "cells": "padded_tokens", "grad_norm": "gradient_norm"}
@@ -84,28 +82,16 @@ class TrainerState:
         return sorted(update for update, _ in best)
 
 
-def pack(
-    state: TrainerState,
-    optimizer: torch.optim.Optimizer,
-    scaler: torch.amp.GradScaler,
-    device: torch.device,
-    log: Mapping[str, int],
-) -> dict[str, Any]:
+def pack(state: TrainerState, learner: Learner, log: Mapping[str, int]) -> dict[str, Any]:
     """The training state in types that `weights_only` accepts. All processes call it. `log`: `RunLog.position`."""
     progress = asdict(state)
     sums = {_NAMES_ON_DISK.get(name, name): value for name, value in progress.pop("metrics").items()}
-    processes = distributed.all_gather({"random": get_random_states(device), "recent": sums})
-    states = {"optimizer": optimizer.state_dict(), "scaler": scaler.state_dict()}
+    processes = distributed.all_gather({"random": get_random_states(learner.runtime.device), "recent": sums})
+    states = {"optimizer": learner.optimizer.state_dict(), "scaler": learner.scaler.state_dict()}
     return {"progress": progress, **states, "processes": processes, "log": dict(log)}
 
 
-def restore(
-    packed: Mapping[str, Any],
-    seed: int,
-    optimizer: torch.optim.Optimizer,
-    scaler: torch.amp.GradScaler,
-    device: torch.device,
-) -> tuple[TrainerState, int]:
+def restore(packed: Mapping[str, Any], seed: int, learner: Learner) -> tuple[TrainerState, int]:
     """Restore the state that `pack` returned; also returns the number of processes that it came from.
 
     If that number is another one now, only the random states are new. Raises UserError for any other state.
@@ -113,8 +99,8 @@ def restore(
     names = {item.name: _NAMES_ON_DISK.get(item.name, item.name) for item in fields(TrainingMetrics)}
     try:
         processes = list(packed["processes"])
-        optimizer.load_state_dict(packed["optimizer"])
-        scaler.load_state_dict(packed["scaler"])
+        learner.optimizer.load_state_dict(packed["optimizer"])
+        learner.scaler.load_state_dict(packed["scaler"])
         all_metrics = [
             TrainingMetrics(**{name: each["recent"][on_disk] for name, on_disk in names.items()}) for each in processes
         ]
@@ -122,7 +108,7 @@ def restore(
         metrics = all_metrics[distributed.rank() if same else 0]
         state = TrainerState(**packed["progress"], metrics=metrics)
         if same:
-            set_random_states(processes[distributed.rank()]["random"], device)
+            set_random_states(processes[distributed.rank()]["random"], learner.runtime.device)
         else:
             seed_process(seed, state.update)
             for name in SHARES:

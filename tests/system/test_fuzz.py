@@ -15,6 +15,7 @@ import warnings
 import pytest
 import torch
 import yaml
+from tests_support import learner_of
 
 from mt.checkpoint.folder import Checkpoint, write_checkpoint
 from mt.checkpoint.store import CheckpointStore
@@ -39,7 +40,6 @@ from mt.errors import UserError
 from mt.files import sha256_of
 from mt.run_folder import RunFolder, find_checkpoint
 from mt.runtime.device import start_runtime
-from mt.training.schedule import make_optimizer
 from mt.training.state import TrainerState, pack, restore
 
 COUNT = int(os.environ.get("MT_FUZZ", 0))
@@ -159,11 +159,8 @@ def test_command_lines_of_any_words():
 @pytest.fixture
 def saved(tmp_path, toy_model, toy_tokenizers):
     """A checkpoint with a training state, and the same again to spoil."""
-    runtime = start_runtime(Device.cpu, Precision.fp32, torch.get_num_threads())
     config = TrainConfig(model=toy_model.config)
-    optimizer = make_optimizer(toy_model, config.optim)
-    scaler = torch.amp.GradScaler("cpu", enabled=False)
-    state = pack(TrainerState(update=5), optimizer, scaler, runtime.device, {"metrics.jsonl": 7})
+    state = pack(TrainerState(update=5), learner_of(toy_model), {"metrics.jsonl": 7})
     store = CheckpointStore(RunFolder(tmp_path / "run"))
     parameters = dict(toy_model.named_parameters())
     write_checkpoint(store.folder / "update-0000005", parameters, config, toy_tokenizers, {"update": 5}, state)
@@ -173,8 +170,7 @@ def saved(tmp_path, toy_model, toy_tokenizers):
     def open_all(path):
         checkpoint = Checkpoint.open(find_checkpoint(path))
         checkpoint.load_tokenizers()
-        model = checkpoint.load_model()
-        restore(checkpoint.load_state(), 1, make_optimizer(model, checkpoint.config.optim), scaler, runtime.device)
+        restore(checkpoint.load_state(), 1, learner_of(checkpoint.load_model()))
 
     open_all(tmp_path / "run")
     return tmp_path, open_all

@@ -6,35 +6,28 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests_support import save_checkpoint
+from tests_support import learner_of, save_checkpoint
 
 from mt.checkpoint.folder import Checkpoint
-from mt.config.schema import TrainConfig
 from mt.errors import UserError
 from mt.training.metrics import TrainingMetrics
-from mt.training.schedule import make_optimizer
 from mt.training.state import TrainerState, pack, restore
 
-CPU = torch.device("cpu")
 FORMAT_2 = Path(__file__).parent.parent / "fixtures" / "checkpoint-format-2"
-
-
-def scaler():
-    return torch.amp.GradScaler("cpu", enabled=False)
 
 
 @pytest.fixture
 def stepped(toy_model):
-    """An optimizer of the toy model after one update."""
-    optimizer = make_optimizer(toy_model, TrainConfig().optim)
+    """The toy model and its optimizer after one update."""
+    learner = learner_of(toy_model)
     toy_model.logits(toy_model(torch.tensor([[5, 3]]), torch.tensor([[2]]))).sum().backward()
-    optimizer.step()
-    return optimizer
+    learner.optimizer.step()
+    return learner
 
 
 def test_training_state_loads_where_mt_was_never_imported(store, toy_model, toy_tokenizers, stepped):
     state = TrainerState(validated=[(1, 2.0)], best=(1.0, -2.0), metrics=TrainingMetrics(nll=1.5))
-    packed = pack(state, stepped, scaler(), CPU, {"metrics.jsonl": 10})
+    packed = pack(state, stepped, {"metrics.jsonl": 10})
     folder = save_checkpoint(store, toy_model, toy_tokenizers, 1, state=packed)
     code = "import sys, torch; torch.load(sys.argv[1]); assert not [n for n in sys.modules if n.split('.')[0] == 'mt']"
     subprocess.run([sys.executable, "-c", code, str(folder / "training_state.pt")], check=True)
@@ -43,30 +36,31 @@ def test_training_state_loads_where_mt_was_never_imported(store, toy_model, toy_
 def test_a_state_is_restored_from_its_file_as_it_was(store, toy_model, toy_tokenizers, stepped):
     metrics = TrainingMetrics(*(float(number) for number in range(1, 10)))
     state = TrainerState(update=7, epoch=2, best=(1.0, -2.0), validated=[(1, 2.0)], metrics=metrics)
-    packed = pack(state, stepped, scaler(), CPU, {"metrics.jsonl": 10})
+    packed = pack(state, stepped, {"metrics.jsonl": 10})
     drawn = torch.rand(3)
     folder = save_checkpoint(store, toy_model, toy_tokenizers, 7, state=packed)
     loaded = Checkpoint.open(folder).load_state()
     assert loaded["log"] == {"metrics.jsonl": 10}
-    optimizer = make_optimizer(toy_model, TrainConfig().optim)
-    restored, processes = restore(loaded, 1, optimizer, scaler(), CPU)
+    learner = learner_of(toy_model)
+    restored, processes = restore(loaded, 1, learner)
     assert (restored, processes) == (state, 1)
     assert restored.metrics == metrics
     assert torch.equal(torch.rand(3), drawn)
     for parameter in toy_model.parameters():
-        assert torch.equal(optimizer.state[parameter]["exp_avg"], stepped.state[parameter]["exp_avg"])
+        assert torch.equal(learner.optimizer.state[parameter]["exp_avg"], stepped.optimizer.state[parameter]["exp_avg"])
 
 
 def test_the_state_of_a_checkpoint_of_format_2_is_restored_for_ever():
     """It was made once and is never made again: a training resumes from it."""
     checkpoint = Checkpoint.open(FORMAT_2)
-    optimizer = make_optimizer(checkpoint.load_model(), checkpoint.config.optim)
-    state, processes = restore(checkpoint.load_state(), 1, optimizer, scaler(), CPU)
-    assert (state.update, processes, len(optimizer.state)) == (700, 1, len(optimizer.param_groups[0]["params"]))
+    learner = learner_of(checkpoint.load_model())
+    state, processes = restore(checkpoint.load_state(), 1, learner)
+    parameters = learner.optimizer.param_groups[0]["params"]
+    assert (state.update, processes, len(learner.optimizer.state)) == (700, 1, len(parameters))
 
 
 def test_what_is_written_has_the_names_of_format_2(stepped):
-    packed, then = pack(TrainerState(), stepped, scaler(), CPU, {}), Checkpoint.open(FORMAT_2).load_state()
+    packed, then = pack(TrainerState(), stepped, {}), Checkpoint.open(FORMAT_2).load_state()
     assert packed.keys() == then.keys()
     assert packed["progress"].keys() == then["progress"].keys()
     assert packed["processes"][0].keys() == then["processes"][0].keys()
@@ -75,7 +69,7 @@ def test_what_is_written_has_the_names_of_format_2(stepped):
 
 @pytest.mark.parametrize("change", [{"progress": {"update": 1, "novelty": 2}}, {"processes": []}, {"optimizer": {}}])
 def test_another_state_is_refused_in_one_line(stepped, change):
-    packed = pack(TrainerState(), stepped, scaler(), CPU, {})
+    packed = pack(TrainerState(), stepped, {})
     with pytest.raises(UserError, match="fits no run of this mt") as error:
-        restore(packed | change, 1, stepped, scaler(), CPU)
+        restore(packed | change, 1, stepped)
     assert "\n" not in str(error.value)
