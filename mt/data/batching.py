@@ -107,7 +107,7 @@ class Epoch:
         """The updates after the first `done` ones, with the batches of process `rank`."""
         lengths = self.source.lengths(), self.target.lengths()
         for rows in self.plan[done:]:
-            shares = cut_batches(rows, *lengths, batch_tokens, rank, world_size)
+            shares = cut_batches(rows, lengths, batch_tokens, rank, world_size)
             batches = [self._batch(share) for share in shares]
             if not batches:
                 batch = self._batch(rows[:1])
@@ -126,7 +126,7 @@ class Epoch:
             return len(rows) * int(lengths[0][rows].max() + lengths[1][rows].max()), int(together[rows].max())
 
         def largest_batch(rows: Indices, of: int) -> Indices:
-            return max(cut_batches(rows, *lengths, batch_tokens, of, world_size) or [rows[:1]], key=need)
+            return max(cut_batches(rows, lengths, batch_tokens, of, world_size) or [rows[:1]], key=need)
 
         longest = max(self.plan, key=lambda rows: together[rows].max())
         candidates = [*self.plan[:: -(-len(self.plan) // SEARCHED_UPDATES)], longest]
@@ -184,14 +184,10 @@ def _cut(order: Indices, weights: Lengths, limit: int) -> list[Indices]:
 
 
 def cut_batches(
-    rows: Indices,
-    source_lengths: Lengths,
-    target_lengths: Lengths,
-    batch_tokens: int,
-    rank: int = 0,
-    world_size: int = 1,
+    rows: Indices, lengths: tuple[Lengths, Lengths], batch_tokens: int, rank: int, world_size: int
 ) -> list[Indices]:
     """One process's share of some sentences, longest first, in batches. A pair above the limit is a ValueError."""
+    source_lengths, target_lengths = lengths
     by_length = rows[np.lexsort((rows, source_lengths[rows], target_lengths[rows]))[::-1]]
     share = by_length[rank::world_size]
     batches, start, longest_source, longest_target = [], 0, 0, 0

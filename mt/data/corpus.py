@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mt.data.batching import Batch, Epoch, IdArray, Ids, collate, cut_batches, plan_epoch
+from mt.data.batching import Batch, Epoch, IdArray, Ids, plan_epoch
 from mt.data.encoding import BLOCK
 from mt.tokenizers.pair import SIDES, Tokenizers
 from mt.tokenizers.special_ids import UNK
@@ -31,13 +31,10 @@ class DevelopmentSet:
 
     def batches(self, batch_tokens: int, longest: int) -> list[Batch]:
         """All sentences in batches, cut after `longest` tokens. A sentence that exceeds `batch_tokens` is kept, too."""
-        sides = [[ids[:longest] for ids in side] for side in (self.source_ids, self.reference_ids)]
-        lengths = [np.array([len(ids) + 1 for ids in side], dtype=np.int64) for side in sides]
-        limit = max(batch_tokens, int((lengths[0] + lengths[1]).max()))
-        return [
-            collate([sides[0][i] for i in rows], [sides[1][i] for i in rows], rows)
-            for rows in cut_batches(np.arange(len(self.sources)), lengths[0], lengths[1], limit)
-        ]
+        source, target = (Ids.of([ids[:longest] for ids in side]) for side in (self.source_ids, self.reference_ids))
+        limit = max(batch_tokens, int((source.lengths() + target.lengths()).max()))
+        (update,) = Epoch(source, target, [np.arange(len(source))]).updates(0, limit, rank=0, world_size=1)
+        return update.batches
 
 
 @dataclass(frozen=True)

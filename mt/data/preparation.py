@@ -3,7 +3,7 @@
 import hashlib
 import json
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mt.config.schema import DataConfig, InvalidText, TokenizerConfig, walk
 from mt.corpora.formats import count_pairs, read_pairs
-from mt.corpora.sources import Sources
+from mt.corpora.sources import Report, Sources
 from mt.data.cleaning import CleaningReport, clean, non_nfc
 from mt.data.corpus import META, ORIGINS, TEXT, IdsWriter, PreparedCorpus, own_lines
 from mt.data.encoding import Encoder, encode_pairs
@@ -26,8 +26,6 @@ from mt.files import Unfinished, atomic_folder, atomic_write, sha256_of
 from mt.tokenizers.pair import SIDES, Tokenizers
 from mt.tokenizers.tokenizer import round_trip, unknown_share
 from mt.tokenizers.training import train_tokenizers
-
-Log = Callable[[str], None]
 
 FORMAT = 5  # 4 trained on pairs like those held out
 # Files of an unfinished corpus alone: they record which stages are done
@@ -42,7 +40,7 @@ def prepare(
     data: DataConfig,
     tokenizer: TokenizerConfig,
     seed: int,
-    log: Log,
+    log: Report,
     tokenizers_from: Path | None = None,
 ) -> PreparedCorpus:
     """The prepared corpus of a configuration: found by the hash of its texts and settings, or made now.
@@ -109,7 +107,7 @@ class _Preparation:
     sources: Sources
     data: DataConfig
     folder: Path
-    log: Log
+    log: Report
 
     def run(self, tokenizer: TokenizerConfig, seed: int, tokenizers_from: Path | None) -> None:
         """Clean, tokenize and encode the text, and describe the corpus in meta.json."""

@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mt.config.stored import to_plain
 from mt.corpora.formats import Bitext, read_pairs
-from mt.corpora.sources import Sources
+from mt.corpora.sources import Report, Sources
 from mt.data.cleaning import non_nfc
 from mt.decoding.translator import Translator
 from mt.errors import UserError
@@ -17,8 +17,6 @@ from mt.evaluation.metrics import Scores, score
 from mt.files import atomic_write
 from mt.run_folder import RunFolder
 from mt.runtime import distributed
-
-Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class EvaluationSet:
         return cls([source for source, _ in pairs], [target for _, target in pairs], file)
 
 
-def own_sets(sources: Sources, log: Log) -> dict[str, EvaluationSet]:
+def own_sets(sources: Sources, log: Report) -> dict[str, EvaluationSet]:
     """The development and test sets of a corpus by name. Those that cannot be read are left out with a warning."""
     dev = {"dev": lambda: sources.dev} if sources.dev else {}
     sets = {}
@@ -69,7 +67,7 @@ def score_sets(
     language: str,
     folder: Path | None,
     name: str,
-    log: Log,
+    log: Report,
 ) -> dict[str, Scores]:
     """Translate and score each set, and write hypotheses and `name`.json to the folder, if there is one.
 

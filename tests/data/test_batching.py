@@ -91,7 +91,7 @@ def test_batches_of_all_processes_are_a_partition_of_the_update(world_size, batc
     batches = [
         batch
         for rank in range(world_size)
-        for batch in cut_batches(update, SOURCE, TARGET, batch_tokens, rank, world_size)
+        for batch in cut_batches(update, (SOURCE, TARGET), batch_tokens, rank, world_size)
     ]
     assert sorted(np.concatenate(batches)) == update.tolist()
     for batch in batches:
@@ -99,18 +99,18 @@ def test_batches_of_all_processes_are_a_partition_of_the_update(world_size, batc
 
 
 def test_a_process_without_sentences_has_no_batches():
-    assert cut_batches(np.array([4]), SOURCE, TARGET, 10**6, rank=1, world_size=2) == []
+    assert cut_batches(np.array([4]), (SOURCE, TARGET), 10**6, rank=1, world_size=2) == []
 
 
 def test_one_pair_of_extreme_ratio_counts_on_both_sides():
     source, target = np.array([5, 5, 100], dtype=np.int64), np.array([5, 5, 5], dtype=np.int64)
-    for batch in cut_batches(np.arange(3), source, target, 110):
+    for batch in cut_batches(np.arange(3), (source, target), 110, rank=0, world_size=1):
         assert len(batch) * (source[batch].max() + target[batch].max()) <= 110
 
 
 def test_a_pair_that_fits_nowhere_is_refused():
     with pytest.raises(ValueError, match="batch_tokens=9"):
-        cut_batches(np.array([0]), np.array([5]), np.array([5]), 9)
+        cut_batches(np.array([0]), (np.array([5]), np.array([5])), 9, rank=0, world_size=1)
 
 
 def test_the_given_lengths_are_those_of_the_sentences(epoch):
