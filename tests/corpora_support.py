@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from mt.corpora.formats import Bitext
-from mt.corpora.sources import Sources
+from mt.corpora.formats import Bitext, Sources
 
 
 def write(path: Path, content: bytes) -> Path:

@@ -5,8 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from mt.config.schema import DataConfig
-from mt.corpora.formats import Bitext
-from mt.corpora.sources import Report, Sources, check_direction
+from mt.corpora.formats import Bitext, Report, Sources, check_direction
 from mt.errors import UserError, explain_os_errors
 from mt.files import atomic_write
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from lzma import LZMAError
 from pathlib import Path
 
-from mt.corpora.sources import Report
+from mt.corpora.formats import Report
 from mt.errors import DataUnavailable, UserError, explain_os_errors
 from mt.files import atomic_write, sha256_of
 

@@ -6,8 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from mt.config.schema import DataConfig
-from mt.corpora.formats import PAIR_FORMATS, Bitext, count_pairs, uncompressed_suffix
-from mt.corpora.sources import Report, Sources
+from mt.corpora.formats import PAIR_FORMATS, Bitext, Report, Sources, count_pairs, uncompressed_suffix
 from mt.errors import UserError
 
 _SET_NAME = re.compile(r"\w[\w.-]*")

@@ -8,16 +8,18 @@ import json
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from mt.config.schema import DataConfig
 from mt.errors import UserError
 
 _BOM = b"\xef\xbb\xbf"
 _MARKUP = (b"<refset", b"<srcset", b"<tstset", b"<?xml", b"<mteval", b"<!doctype")
+Report = Callable[[str], None]
 _JSON_BREAK = re.compile(r"\r\n|[\r\n\t]")
 
 
@@ -54,6 +56,27 @@ class Pair(tuple[str, str]):
     @property
     def where(self) -> str:
         return self.part.where(self.line)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The files of a corpus in one direction: splits as lists of parts, test sets by name.
+
+    If there are no development files, a part of train is held out. Each test set of a named corpus is fetched only when
+    `find_tests[name]` is called, because training works without it.
+    """
+
+    train: list[Bitext]
+    dev: list[Bitext]
+    find_tests: Mapping[str, Callable[[], list[Bitext]]]
+
+    @property
+    def tests(self) -> dict[str, list[Bitext]]:
+        return {name: find() for name, find in self.find_tests.items()}
+
+    @property
+    def hold_out_dev(self) -> bool:
+        return not self.dev
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
@@ -177,3 +200,10 @@ def _decode(path: Path, number: int, offset: int, line: bytes) -> str:
         byte = f"byte 0x{line[error.start]:02x} at offset {error.start} of the line, {offset + error.start} of the file"
         way_out = "convert the file (or drop such training pairs with data.invalid_utf8=skip)"
         raise NotUtf8(f"{path}, line {number} is not UTF-8: {byte}; {way_out}") from None
+
+
+def check_direction(config: DataConfig, languages: tuple[str, ...]) -> None:
+    """Raise UserError for a language that the corpus does not have."""
+    for key, language in (("source", config.source), ("target", config.target)):
+        if language not in languages:
+            raise UserError(f"data.{key}={language}: the languages of {config.corpus.value} are {', '.join(languages)}")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mt.config.schema import Corpus, DataConfig
 from mt.corpora import captions, files, multi30k, wmt14
-from mt.corpora.sources import Report, Sources
+from mt.corpora.formats import Report, Sources
 from mt.errors import UserError
 
 CORPORA = {

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from mt.config.schema import DataConfig
 from mt.corpora.download import check_sha256, fetch
-from mt.corpora.formats import Bitext
-from mt.corpora.sources import Report, Sources, check_direction
+from mt.corpora.formats import Bitext, Report, Sources, check_direction
 from mt.errors import DataUnavailable, UserError
 
 URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from mt.config.schema import DataConfig
 from mt.corpora.download import check_recorded, check_sha256, extract, fetch, recorded_sha256
-from mt.corpora.formats import Bitext, read_lines
-from mt.corpora.sources import Report, Sources
+from mt.corpora.formats import Bitext, Report, Sources, read_lines
 from mt.errors import DataUnavailable, UserError, explain_os_errors
 from mt.files import atomic_write
 

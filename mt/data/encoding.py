@@ -53,11 +53,9 @@ class Encoder:
             kept.append(not reason)
             if reason:
                 dropped.append((reason, *pair))
-        flat, lengths = [], []
-        for side in (source_ids, target_ids):
-            fitting = [ids for ids, fits in zip(side, kept, strict=True) if fits]
-            flat.append(np.concatenate(fitting) if fitting else np.zeros(0, dtype=np.int32))
-            lengths.append(np.array([len(ids) for ids in fitting], dtype=np.int64))
+        sides = [[ids for ids, fits in zip(side, kept, strict=True) if fits] for side in (source_ids, target_ids)]
+        flat = [np.concatenate(side) if side else np.zeros(0, dtype=np.int32) for side in sides]
+        lengths = [np.array([len(ids) for ids in side], dtype=np.int64) for side in sides]
         return Encoded(flat[0], flat[1], lengths[0], lengths[1], np.array(kept, dtype=np.bool_), dropped)
 
 

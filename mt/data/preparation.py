@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt.config.schema import DataConfig, InvalidText, TokenizerConfig, walk
-from mt.corpora.formats import count_pairs, read_pairs
-from mt.corpora.sources import Report, Sources
+from mt.corpora.formats import Report, Sources, count_pairs, read_pairs
 from mt.data.cleaning import CleaningReport, clean, non_nfc
 from mt.data.corpus import META, ORIGINS, TEXT, IdsWriter, PreparedCorpus, own_lines
 from mt.data.encoding import Encoder, encode_pairs

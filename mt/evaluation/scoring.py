@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mt.config.stored import to_plain
-from mt.corpora.formats import Bitext, read_pairs
-from mt.corpora.sources import Report, Sources
+from mt.corpora.formats import Bitext, Report, Sources, read_pairs
 from mt.data.cleaning import non_nfc
 from mt.decoding.translator import Translator
 from mt.errors import UserError

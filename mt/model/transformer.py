@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from mt.config.schema import Activation, Init, ModelConfig, Norm, Positions, Tie
 from mt.model.attention import Attention, KeyValues
-from mt.model.dropout import Dropout
 from mt.tokenizers.special_ids import PAD
 
 
@@ -23,6 +22,24 @@ def sinusoids(start: int, length: int, d_model: int, device: torch.device | None
     even = torch.arange(0, d_model, 2, dtype=torch.float32, device=device)
     angle = position[:, None] * torch.exp(even * (-math.log(10000.0) / d_model))
     return torch.cat((angle.sin(), angle.cos()), dim=1)
+
+
+class Dropout(nn.Module):
+    """Dropout with probability round(256 rate)/256. On a CPU, one 64-bit draw for eight elements is 4x as fast."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+        self.dropped = min(255, round(256 * rate))  # byte values below this are dropped
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.rate == 0:
+            return x
+        if x.device.type != "cpu":
+            return nn.functional.dropout(x, self.rate)
+        words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+        kept = words.view(torch.uint8)[: x.numel()].view(x.shape) >= self.dropped
+        return x * (kept * (256 / (256 - self.dropped))).to(x.dtype)
 
 
 class Embedding(nn.Module):

@@ -11,9 +11,8 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.rules import check_resumable
 from mt.config.schema import InvalidText, TrainConfig
 from mt.config.stored import to_yaml
-from mt.corpora.formats import read_pairs
+from mt.corpora.formats import Sources, read_pairs
 from mt.corpora.locate import locate
-from mt.corpora.sources import Sources
 from mt.data.cleaning import overlap
 from mt.data.corpus import PreparedCorpus
 from mt.data.preparation import prepare

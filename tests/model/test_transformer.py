@@ -9,7 +9,7 @@ from torch import nn
 
 from mt.config.schema import Activation, Init, ModelConfig, Norm, Positions, Tie
 from mt.model import attention
-from mt.model.transformer import Transformer, sinusoids
+from mt.model.transformer import Dropout, Transformer, sinusoids
 
 # Prime numbers and different depths, so that exchanged dimensions cannot cancel out
 CONFIG = ModelConfig(d_model=14, d_ff=23, heads=7, encoder_layers=3, decoder_layers=2, dropout=0.0)
@@ -222,3 +222,44 @@ def test_bf16_products_stay_near_float32():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         rough = model(SOURCE, TARGET)
     assert 0 < float((rough - exact)[0].abs().max()) < 0.15
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
+def test_the_dropout_rate_and_mean(rate):
+    torch.manual_seed(0)
+    x = torch.ones(1001, 997)
+    dropped = Dropout(rate)(x)
+    assert float((dropped == 0).float().mean()) == pytest.approx(round(256 * rate) / 256, abs=2e-3)
+    assert float(dropped.mean()) == pytest.approx(1, abs=3e-3)
+    assert dropped.unique().numel() == 2
+
+
+def test_neighbouring_elements_are_independent():
+    torch.manual_seed(0)
+    kept = (Dropout(0.5)(torch.ones(2**20)) != 0).float() - 0.5
+    for distance in (1, 2, 4, 7, 8, 9, 64):
+        assert abs(float((kept[distance:] * kept[:-distance]).mean())) < 2e-3
+
+
+@torch.enable_grad()
+def test_the_gradient_goes_where_the_value_went():
+    torch.manual_seed(0)
+    x = torch.ones(100, requires_grad=True)
+    dropped = Dropout(0.4)(x)
+    dropped.sum().backward()
+    assert torch.equal(x.grad, dropped.detach())
+
+
+def test_dropout_does_nothing_in_evaluation_or_at_rate_zero_and_no_random_number_is_drawn():
+    x = torch.randn(5)
+    before = torch.get_rng_state()
+    assert torch.equal(Dropout(0.5).eval()(x), x)
+    assert torch.equal(Dropout(0.0)(x), x)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_it_repeats_from_the_same_seed():
+    torch.manual_seed(7)
+    first = Dropout(0.3)(torch.ones(50))
+    torch.manual_seed(7)
+    assert torch.equal(Dropout(0.3)(torch.ones(50)), first)
