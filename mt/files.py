@@ -1,7 +1,4 @@
-"""Files and folders that are complete or absent, their hashes, and a folder's lock: the one place that does this.
-
-Everything is written under a temporary name that begins with a dot, synced to disk, and then renamed.
-"""
+"""Files and folders that are complete or absent (written under a hidden name, synced, renamed); hashes; locks."""
 
 import hashlib
 import os
@@ -129,10 +126,10 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def locked(lock: Path, patience: float = 30.0, report: Callable[[str], None] = lambda line: None) -> Iterator[None]:
-    """Hold the lock file of a folder, which is created if needed, so that one process at a time writes the folder.
+    """Hold a folder's lock file, so that one process at a time writes the folder.
 
-    If another process holds it, say which one and wait up to `patience` seconds (a killed run may still be saving).
-    Raises UserError if it is still held then, or cannot be created.
+    If another process holds it, report which one, and wait up to `patience` seconds, because a killed run may still be
+    saving. Raises UserError.
     """
     import fcntl
 

@@ -56,10 +56,7 @@ def run_of(checkpoint: Path) -> RunFolder | None:
 
 
 def find_checkpoint(path: str | Path, key: str = "checkpoint", exports: bool = False) -> Path:
-    """The absolute path of a checkpoint folder, or of a run folder's average, else best, else last checkpoint.
-
-    If `exports`, the folder of an export is also accepted. Raises UserError, which names the `key` of the path.
-    """
+    """The path of a checkpoint, or of a run's average, else best, else last one; if `exports`, of an export, too."""
     folder = Path(path).absolute()
     if not folder.is_dir():
         raise UserError(f"{key}={path}: there is no folder {folder}")

@@ -27,7 +27,7 @@ def run(overrides: list[str]) -> int:
     find_checkpoint(config.checkpoint)  # for its error messages
     folder = RunFolder(Path(config.checkpoint).absolute())
     store = CheckpointStore(folder)
-    if not (store.folder.is_dir() and store.names()):
+    if not store.names():
         raise UserError(f"checkpoint={config.checkpoint}: there is no checkpoint in {store.folder}")
     with locked(folder.lock, report=say):
         names = store.pick(config.count, config.which)

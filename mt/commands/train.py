@@ -13,10 +13,7 @@ FALLBACK = "experiment=captions"
 
 
 def run(overrides: list[str], varied: Set[str] = frozenset()) -> int:
-    """Train the run that the overrides describe, in as many processes as they ask for.
-
-    If they choose no corpus and Multi30k is neither here nor reachable, train on the captions instead, and say so.
-    """
+    """Train in as many processes as the overrides ask for; without Multi30k, the default trains on the captions."""
     from mt.runtime.launcher import run_in_processes
     from mt.training.run import train
 

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, cast
 from mt.config.compose import compose
 from mt.config.overrides import Command, Inherited
 from mt.config.schema import DecodingConfig, Device, Precision, key
-from mt.errors import UserError
+from mt.errors import UserError, explain_os_errors
 from mt.run_folder import find_checkpoint
 from mt.runtime.process import say
 
@@ -121,10 +121,8 @@ def _open(key: str, path: str | None, mode: str, standard: IO[bytes]) -> Abstrac
     """The file that a key names, or the standard stream, which stays open."""
     if path is None:
         return nullcontext(standard)
-    try:
+    with explain_os_errors(f"{key}={path}, which is {Path(path).absolute()}"):
         return cast(IO[bytes], Path(path).open(mode))
-    except OSError as error:
-        raise UserError(f"{key}={path}: {error.strerror} ({Path(path).absolute()})") from error
 
 
 COMMAND = Command(

@@ -130,10 +130,7 @@ def _with_absolute_files(config: Any) -> Any:
 def _run_name(
     config: TrainConfig, experiment: str, given: dict[str, Any], groups: tuple[str, ...], varied: Set[str]
 ) -> str:
-    """The folder of a run: experiment, direction and what the command line changes, in [A-Za-z0-9._-] only.
-
-    It ends in a digest if plain characters or the length cannot distinguish two commands.
-    """
+    """The run's folder: experiment, direction and changed settings; a digest at its end makes it unambiguous."""
     name = config.run.name
     if name is not None and (name.startswith(".") or ".." in name or re.search(r"[/\\\0-\37]", name)):
         raise UserError(f"run.name={name!r} must be the name of a folder, without / and ..; run.root is its place")

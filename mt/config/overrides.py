@@ -1,8 +1,4 @@
-"""Commands, the overrides that they take, and one clear line for every mistake in an override.
-
-Form, key, choice and type are checked before Hydra composes, so that each message names the key, the value, what is
-allowed and the most similar name.
-"""
+"""Commands, their overrides, and one clear line for every mistake in an override, before Hydra composes."""
 
 import difflib
 import functools

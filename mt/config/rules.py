@@ -102,7 +102,7 @@ def limits_in_words(item: Field[Any]) -> str:
 
 
 def check_resumable(where: str, before: TrainConfig, now: TrainConfig) -> list[str]:
-    """The settings that changed since a run was begun, a line each. Raises UserError if one of them may not change."""
+    """The settings that changed since the run began. Raises UserError if one of them may not change."""
     pairs = zip(walk(before), walk(now), strict=True)
     changed = {name: f"{name}: {old} -> {new}" for (name, _, old), (_, _, new) in pairs if old != new}
     # With a cooldown the learning rate depends on the budget

@@ -1,8 +1,4 @@
-"""Every key of a training with its type, default, meaning and limits. YAML under configs/ holds only other values.
-
-The configuration of a command is a frozen dataclass of such keys: `TrainConfig` here, because checkpoints store it,
-the other commands' beside the commands.
-"""
+"""All keys of a training: type, default, meaning, limits. The other commands define theirs; configs/ sets values."""
 
 from collections.abc import Iterator
 from dataclasses import Field, dataclass, field, fields, is_dataclass

@@ -27,7 +27,7 @@ def to_plain(config: Any) -> dict[str, Any]:
 
 
 def from_plain(kind: type[Any], values: Any, prefix: str = "") -> Any:
-    """The configuration of `to_plain`. Missing keys get their defaults. Raises UserError for all others."""
+    """The configuration of `to_plain`; missing keys get defaults. Raises UserError for unknown keys and wrong types."""
     types = get_type_hints(kind)
     if not isinstance(values, Mapping):
         raise UserError(f"{values!r} is not a section of a configuration")

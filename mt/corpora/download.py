@@ -59,8 +59,7 @@ def fetch(
 ) -> None:
     """Download url to path. An interrupted download is resumed from NAME.part, in this call and in the next one.
 
-    `timeout` is in seconds, for connecting and for each pause. Proxies come from the environment. Raises
-    DataUnavailable if the address cannot be reached, if no more bytes come, and if the checksum is another one.
+    `timeout` is in seconds, for connecting and for each pause. Raises DataUnavailable if that fails.
     """
     part = path.with_name(path.name + ".part")
     with explain_os_errors(f"cannot write {path.parent}"):

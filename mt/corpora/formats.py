@@ -29,10 +29,7 @@ class NotUtf8(UserError):
 
 @dataclass(frozen=True)
 class Bitext:
-    """A part of a split: two files read in parallel, or one file with both sides (then target_path is None).
-
-    A split is a list of parts, which are read in that order. Any file may be compressed.
-    """
+    """A part of a split: two files read in parallel, or one file with both sides; each may be compressed."""
 
     source_path: Path
     target_path: Path | None
@@ -60,11 +57,7 @@ class Pair(tuple[str, str]):
 
 @dataclass(frozen=True)
 class Sources:
-    """The files of a corpus in one direction: splits as lists of parts, test sets by name.
-
-    If there are no development files, a part of train is held out. Each test set of a named corpus is fetched only when
-    `find_tests[name]` is called, because training works without it.
-    """
+    """The files of a corpus in one direction. Test sets are fetched one by one, when `find_tests[name]` is called."""
 
     train: list[Bitext]
     dev: list[Bitext]
@@ -76,7 +69,7 @@ class Sources:
 
     @property
     def hold_out_dev(self) -> bool:
-        return not self.dev
+        return not self.dev  # then a part of train is held out
 
 
 def read_lines(path: str | Path) -> Iterator[str]:

@@ -17,11 +17,10 @@ CORPORA = {
 
 
 def locate(config: DataConfig, report: Report, training: bool = True) -> Sources:
-    """The files of the configured corpus; missing ones are downloaded or unpacked first.
+    """The files of the configured corpus; missing ones are downloaded or unpacked, and `report` gets a line for each.
 
     If not `training`, training files are not looked for, and data.raw_dir, which may be from another machine, need not
-    exist. `report` gets a line for each download. Raises DataUnavailable for files that are neither here nor reachable,
-    UserError for a direction that the corpus does not have and for unusable data.train, data.dev or data.test.
+    exist. Raises UserError for a wrong direction and for unusable files, DataUnavailable for unreachable ones.
     """
     if config.corpus is not Corpus.files:
         if not training and config.raw_dir and not Path(config.raw_dir).exists():

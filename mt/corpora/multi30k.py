@@ -45,7 +45,7 @@ def locate(config: DataConfig, report: Report, training: bool) -> Sources:
 
 
 def _find(name: str, folders: list[Path], into: Path, report: Report) -> Path:
-    """A file, such as train.de: the published one, from the first folder that has it, or downloaded."""
+    """A file, such as train.de: the published one, from the first folder that has it, or downloaded into `into`."""
     packed = f"{name}.gz"
     for folder in folders:
         if (folder / packed).is_file():

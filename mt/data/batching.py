@@ -83,10 +83,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Update:
-    """One process's share of the sentences of one optimizer step, in at least one batch.
-
-    If the process has no sentence, no target token of its batch counts, so that it adds nothing to the gradient.
-    """
+    """One process's share of an optimizer step, in batches. If it has no sentence, nothing counts in its only batch."""
 
     batches: list[Batch]
     target_tokens: int  # of all processes, EOS counted

@@ -12,7 +12,7 @@ from typing import Any
 
 from mt.config.schema import DecodeConfig
 from mt.decoding.translation import Translation
-from mt.errors import Corrupt, UserError
+from mt.errors import Corrupt, UserError, explain_os_errors
 from mt.files import verify_hash
 from mt.run_folder import EXPORT_META
 from mt.runtime.process import usable_cores
@@ -53,13 +53,11 @@ class ExportedTranslator:
         import ctranslate2
 
         workers = threads or usable_cores()
-        try:
+        with explain_os_errors(f"{folder} cannot be read", Corrupt, (RuntimeError, ValueError)):
             # For short sentences, one worker per core is faster than one worker with several cores
             engine = ctranslate2.Translator(
                 str(folder), device="cpu", compute_type=meta["type"], inter_threads=workers, intra_threads=1
             )
-        except (RuntimeError, ValueError) as error:
-            raise Corrupt(f"{folder} cannot be read: {error}") from error
         name = f"CTranslate2 {ctranslate2.__version__}, cpu, {workers} threads, {meta['type']}"
         return cls(engine, Tokenizers.load(folder), decode, meta["positions"], name)
 

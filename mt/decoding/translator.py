@@ -60,10 +60,7 @@ class Translator:
         return [best[0].text for best in self.translate_nbest(lines)]
 
     def translate_nbest(self, lines: Sequence[str]) -> list[list[Translation]]:
-        """Up to decode.nbest different hypotheses of each line, best first; at least one.
-
-        Several processes call this with the same lines, divide the batches, and return the same result.
-        """
+        """Up to decode.nbest different hypotheses per line, best first; at least one. The processes share the work."""
         return self.translate_ids(self.tokenizers.source.encode(lines))
 
     def translate_ids(

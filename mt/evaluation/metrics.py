@@ -1,7 +1,4 @@
-"""Scores: sacreBLEU with its signature and interval, chrF2, TER, and BLEU as in the Multi30k papers, in percent.
-
-Every function takes one hypothesis and one reference per sentence, as raw detokenized text, in the same order.
-"""
+"""Scores of raw, detokenized text, in percent: sacreBLEU, chrF2, TER, and BLEU as in the Multi30k papers."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,11 +96,7 @@ def tokenized_text_warnings(hypotheses: Sequence[str], references: Sequence[str]
 
 
 def published_form(lines: Sequence[str], language: str) -> list[str]:
-    """Lines as the Multi30k papers scored them: lower-cased, normalized, Moses-tokenized and escaped.
-
-    This turns the raw test files of the dataset into its `*.lc.norm.tok.*` files (multi30k/dataset, data/task1/tok).
-    Raises ValueError for a language without Moses data (see `has_published_form`).
-    """
+    """Lines in the form of the Multi30k dataset's `*.lc.norm.tok.*` files. Raises ValueError without Moses rules."""
     if not has_published_form(language):
         raise ValueError(f"no Moses tokenization for language {language!r}")
     normalizer, tokenizer = _moses(_base(language))

@@ -70,8 +70,7 @@ def score_sets(
 ) -> dict[str, Scores]:
     """Translate and score each set, and write hypotheses and `name`.json to the folder, if there is one.
 
-    `model` is the checkpoint's name in that file. All processes translate, but only rank 0 scores: the others return an
-    empty dict.
+    All processes translate, but only rank 0 scores; the others return an empty dict.
     """
     scores = {}
     how = {"checkpoint": model, "decode": to_plain(translator.decode), "runtime": translator.runtime.describe()}

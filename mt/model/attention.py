@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mt.errors import UserError
+
 SHORT = 64 * 64  # queries x keys up to which a CPU is faster without the fused kernel
 
 
@@ -34,7 +36,7 @@ class Attention(nn.Module):
     def __init__(self, d_model: int, heads: int) -> None:
         super().__init__()
         if d_model % heads:
-            raise ValueError(f"model.d_model={d_model} must be divisible by model.heads={heads}")
+            raise UserError(f"model.d_model={d_model} must be divisible by model.heads={heads}")
         self.heads = heads
         self.query = nn.Linear(d_model, d_model)
         # The gradient of a key bias would be rounding noise, which Adam would amplify into steps; a value bias would be

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt.config.schema import Activation, Init, ModelConfig, Norm, Positions, Tie
+from mt.errors import UserError
 from mt.model.attention import Attention, KeyValues
 from mt.tokenizers.special_ids import PAD
 
@@ -170,10 +171,10 @@ class Transformer(nn.Module):
     """Ids in, decoder states out; `logits` turns states into scores over the target vocabulary."""
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
-        """Vocabulary sizes count the special ids. Raises ValueError if the configuration is impossible."""
+        """Vocabulary sizes count the special ids. Raises UserError if the configuration is impossible."""
         super().__init__()
         if config.tie is Tie.all and source_size != target_size:
-            raise ValueError(f"model.tie=all needs one vocabulary, but the sizes are {source_size} and {target_size}")
+            raise UserError(f"model.tie=all needs one vocabulary, but the sizes are {source_size} and {target_size}")
         self.config = config
         self.source_embedding = Embedding(config, source_size)
         self.target_embedding = Embedding(config, target_size)

@@ -1,7 +1,6 @@
-"""Reproducible subword regularization: random segmentations by the pieces and scores of a SentencePiece model.
+"""Subword regularization: random segmentations by the pieces and scores of a SentencePiece model.
 
-SentencePiece (0.2.3) mixes the seed with a number of the process, so that a resumed run would see other data. Here a
-draw depends on its arguments alone.
+SentencePiece (0.2.3) mixes the seed with a process number, so that a resumed run would see other data; this does not.
 """
 
 import itertools
@@ -107,10 +106,7 @@ class SubwordSampler:
         return pieces[::-1]
 
     def _lattice(self, word: str, alpha: float) -> list[tuple[list[int], list[float]]]:
-        """For each end of a piece, its possible starts and their cumulative probabilities given that end.
-
-        Drawn from the last end backwards, a segmentation has a probability ~ exp(alpha x sum of its scores).
-        """
+        """For each end of a piece, its possible starts and their cumulative probabilities, given alpha."""
         scores = self._scores
         totals = [0.0]
         lattice: list[tuple[list[int], list[float]]] = [([], [])]

@@ -14,6 +14,7 @@ from mt.run_folder import RunFolder
 from mt.runtime import distributed
 from mt.runtime.device import peak_memory
 from mt.runtime.stop import Interrupted, StopRequest
+from mt.training.metrics import TrainingMetrics
 from mt.training.schedule import learning_rate
 from mt.training.state import TrainerState
 from mt.training.step import Learner, StepMetrics, train_step, try_batch
@@ -93,7 +94,7 @@ def _validation_is_due(state: TrainerState, train: TrainingConfig) -> bool:
 
 def _log_metrics(state: TrainerState, lr: float, memory: float, log: RunLog) -> None:
     values = state.metrics.values(lr, state.target_tokens, memory, state.epoch)
-    state.metrics.clear()
+    state.metrics = TrainingMetrics()
     log.scalars(state.update, values, "train")
     log.info(
         f"epoch {state.epoch}, update {state.update}: loss {values['loss']:.3f}, perplexity"
@@ -105,10 +106,7 @@ def _log_metrics(state: TrainerState, lr: float, memory: float, log: RunLog) -> 
 def _report_skipped(
     state: TrainerState, update: Update, step: StepMetrics, corpus: PreparedCorpus, run: RunFolder, log: RunLog
 ) -> None:
-    """Report a skipped update; after GIVE_UP_AFTER in a row, end the run.
-
-    The error names the lines of the batches whose loss was not finite or, if only the gradient was not, all lines.
-    """
+    """Report a skipped update; after GIVE_UP_AFTER in a row, end the run and name the lines of the faulty batches."""
     log.warning(f"update {state.update} skipped: its gradient is not finite ({state.skipped} so far)")
     if state.skipped_in_a_row < GIVE_UP_AFTER:
         return

@@ -1,7 +1,7 @@
 """The metrics that a training logs: summed over updates and processes, then divided once."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from mt.runtime import distributed
 from mt.training.step import StepMetrics
@@ -37,10 +37,7 @@ class TrainingMetrics:
             self.grad_norm += step.grad_norm
 
     def values(self, lr: float, target_tokens: int, memory: float, epoch: int) -> dict[str, float]:
-        """The metrics of a log line, over all processes, which all call this. To log another metric, add it here.
-
-        The arguments are logged unchanged: learning rate, target tokens of the whole run, GiB, epoch.
-        """
+        """The metrics of a log line, over all processes, which all call this. To log another metric, add it here."""
         sums = dict(zip(SHARES, distributed.all_reduce([getattr(self, name) for name in SHARES]), strict=True))
         counted = sums["target_tokens"] or math.nan  # none if every update was skipped
         return {
@@ -55,11 +52,6 @@ class TrainingMetrics:
             "memory_gib": memory,
             "epoch": epoch,
         }
-
-    def clear(self) -> None:
-        """Set all sums to 0."""
-        for item in fields(self):
-            setattr(self, item.name, item.default)
 
 
 def perplexity(nll: float) -> float:

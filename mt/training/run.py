@@ -41,8 +41,8 @@ SAMPLING_SECONDS, SAMPLING_BYTES = 250e-6, 1400  # per pair, at the peak; measur
 def train(config: TrainConfig) -> int:
     """Train the configured run, or resume it, score its test sets, and return the exit code.
 
-    0: finished, now or before. 128 + n: stopped by signal n, after saving. All processes that a launcher started call
-    this together; only rank 0 writes. Raises UserError, and DataUnavailable for text that cannot be had.
+    0: finished, now or before. 128 + n: stopped by signal n, after saving. All processes of a launcher call this; only
+    rank 0 writes. Raises UserError, and DataUnavailable for text that cannot be had.
     """
     run = RunFolder(config.run.folder)
     check_language(config.data.target)

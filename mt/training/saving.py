@@ -61,8 +61,7 @@ def save(
         best = {"best": checkpoint_name(state.best_update)} if state.best_update else {}
         previous = {"previous": before} if before != name else {}  # in case the last one becomes corrupt
         store.set(last=name, average=None, **previous, **best)  # because an average of earlier ones is out of date
-        needed = _to_average(config, state)
-        store.delete([name for name in store.names() if name not in needed])
+        store.delete([name for name in store.names() if name not in state.to_average(config.train)])
         size = sum(path.stat().st_size for path in (store.folder / name).iterdir())
         log.info(f"saved {name}: {size / 1e6:,.1f} MB in {time.monotonic() - began:.2f} s")
     distributed.barrier()  # here, because this wait has no time limit
@@ -77,7 +76,7 @@ def model_to_score(store: CheckpointStore, config: TrainConfig, state: TrainerSt
             log.warning(f"{store.folder / name} is corrupt or gone: {instead}")
         return intact
 
-    names = [name for name in _to_average(config, state) if usable(name, "it is left out of the average")]
+    names = [name for name in state.to_average(config.train) if usable(name, "it is left out of the average")]
     if len(names) > 1:
         folder = store.average(names)
         log.info(f"averaged the weights of {len(names)} checkpoints, {names[0]} to {names[-1]}")
@@ -89,7 +88,3 @@ def model_to_score(store: CheckpointStore, config: TrainConfig, state: TrainerSt
         store.set(best=best)
     store.set(average=None)
     return store.folder / best
-
-
-def _to_average(config: TrainConfig, state: TrainerState) -> list[str]:
-    return [checkpoint_name(update) for update in state.to_average(config.train.average, config.train.average_of)]

@@ -7,6 +7,7 @@ from typing import Any
 
 from mt.config.schema import TrainingConfig, Which
 from mt.errors import UserError
+from mt.run_folder import checkpoint_name
 from mt.runtime import distributed
 from mt.runtime.device import get_random_states, seed_process, set_random_states
 from mt.training.metrics import SHARES, TrainingMetrics
@@ -74,12 +75,11 @@ class TrainerState:
         """Whether the budget is spent, or patience has run out."""
         return self.share_done(train) >= 1 or self.out_of_patience(train)
 
-    def to_average(self, count: int, which: Which) -> list[int]:
-        """The updates, in order, whose checkpoints are averaged at the end of the run."""
-        if which is Which.last:
-            return [update for update, _ in self.validated[-count:]]
-        best = sorted(self.validated, key=lambda entry: -entry[1])[:count]
-        return sorted(update for update, _ in best)
+    def to_average(self, train: TrainingConfig) -> list[str]:
+        """The checkpoints, in order, that are averaged at the end of the run."""
+        best_first = sorted(self.validated, key=lambda entry: -entry[1])
+        chosen = self.validated[-train.average :] if train.average_of is Which.last else best_first[: train.average]
+        return [checkpoint_name(update) for update in sorted(update for update, _ in chosen)]
 
 
 def pack(state: TrainerState, learner: Learner, log: Mapping[str, int]) -> dict[str, Any]:
@@ -92,10 +92,7 @@ def pack(state: TrainerState, learner: Learner, log: Mapping[str, int]) -> dict[
 
 
 def restore(packed: Mapping[str, Any], seed: int, learner: Learner) -> tuple[TrainerState, int]:
-    """Restore the state that `pack` returned; also returns the number of processes that it came from.
-
-    If that number is another one now, only the random states are new. Raises UserError for any other state.
-    """
+    """Restore the state of `pack`; also returns the number of processes that it was saved by. Raises UserError."""
     names = {item.name: _NAMES_ON_DISK.get(item.name, item.name) for item in fields(TrainingMetrics)}
     try:
         processes = list(packed["processes"])

@@ -9,7 +9,6 @@ from torch import nn
 from mt.checkpoint.folder import Checkpoint
 from mt.config.schema import OptimConfig, TrainConfig
 from mt.data.batching import Batch, Update
-from mt.errors import UserError
 from mt.model.transformer import Transformer
 from mt.runtime import distributed
 from mt.runtime.device import Runtime, get_random_states, seed_process, set_random_states
@@ -34,10 +33,7 @@ class Learner:
     ) -> "Learner":
         """A new model, or one with a checkpoint's weights. Seeds the random generators. Raises UserError."""
         torch.manual_seed(config.seed)
-        try:
-            model = Transformer(config.model, tokenizers.source.size, tokenizers.target.size)
-        except ValueError as error:
-            raise UserError(str(error)) from error
+        model = Transformer(config.model, tokenizers.source.size, tokenizers.target.size)
         if distributed.world_size() > 1:
             seed_process(config.seed, 0)
         if weights:

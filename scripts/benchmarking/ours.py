@@ -27,6 +27,7 @@ def train(work: str, raw: str, size: str, seconds: str, precision: str, threads:
     from mt.corpora.locate import locate
     from mt.data.preparation import prepare
     from mt.runtime.device import start_runtime
+    from mt.training.metrics import TrainingMetrics
     from mt.training.schedule import learning_rate
     from mt.training.state import TrainerState
     from mt.training.step import Learner, train_step, try_batch
@@ -47,7 +48,7 @@ def train(work: str, raw: str, size: str, seconds: str, precision: str, threads:
         lr = learning_rate(state.update + 1, config.optim, config.model.d_model, config.train.max_updates)
         state.advance(train_step(learner, update, lr, config.optim), update.target_tokens, len(epoch), 0.0)
         if state.update == WARM_UP:
-            state.metrics.clear()
+            state.metrics = TrainingMetrics()
             began = time.monotonic()
         if state.update > WARM_UP:
             sentences += sum(len(batch.sentences) for batch in update.batches)
