@@ -35,7 +35,7 @@ def evaluate(config: EvaluateConfig) -> int:
     from mt.checkpoint.folder import Checkpoint
     from mt.corpora.locate import locate
     from mt.decoding.translator import Translator
-    from mt.evaluation.metrics import check_language, table
+    from mt.evaluation.metrics import bleu_metric, table
     from mt.evaluation.scoring import file_set, held_out_set, own_sets, score_sets
     from mt.runtime import distributed
     from mt.runtime.device import start_runtime
@@ -43,7 +43,7 @@ def evaluate(config: EvaluateConfig) -> int:
     runtime = start_runtime(config.device, config.precision, config.threads, together=True)
     folders = distributed.broadcast(lambda: _checkpoints(config))
     data = Checkpoint.open(folders[0]).config.data
-    check_language(data.target)
+    bleu_metric(data.target)  # before any work, in case a package is missing
 
     def find_sets() -> dict[str, Any]:
         if config.input and config.reference:

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
-from sacremoses import MosesPunctNormalizer, MosesTokenizer
-from sacremoses.corpus import NonbreakingPrefixes
 
 from mt.errors import UserError
 
@@ -48,7 +46,7 @@ class Scores:
 def score(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> Scores:
     """All scores of `hypotheses` (by the model) against `references` (by people). Raises UserError."""
     _check(hypotheses, references)
-    metric = _bleu_metric(target_language)
+    metric = bleu_metric(target_language)
     with _sacrebleu_messages() as messages:
         corpus_bleu = metric.corpus_score(hypotheses, [references]).score
         bounds = _interval(hypotheses, references, target_language)
@@ -74,12 +72,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: 
     """The same number as `score(...).sacrebleu`, without warnings. Raises the same errors."""
     _check(hypotheses, references)
     with _sacrebleu_messages():
-        return float(_bleu_metric(target_language).corpus_score(hypotheses, [references]).score)
-
-
-def check_language(target_language: str) -> None:
-    """Raise UserError, with the pip command, if scoring this language needs a missing package."""
-    _bleu_metric(target_language)
+        return float(bleu_metric(target_language).corpus_score(hypotheses, [references]).score)
 
 
 def tokenized_text_warnings(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[str, ...]:
@@ -105,6 +98,8 @@ def published_form(lines: Sequence[str], language: str) -> list[str]:
 
 def has_published_form(language: str) -> bool:
     """Whether sacremoses knows the abbreviations of the language, and the language has blanks between words."""
+    from sacremoses.corpus import NonbreakingPrefixes  # importing it takes 0.2 s
+
     base = _base(language)
     return base in NonbreakingPrefixes().available_langs.values() and base not in _NO_MOSES
 
@@ -143,7 +138,8 @@ def _base(language: str) -> str:
     return language.replace("_", "-").split("-")[0].lower()
 
 
-def _bleu_metric(target_language: str, effective_order: bool = False) -> Any:
+def bleu_metric(target_language: str, effective_order: bool = False) -> Any:
+    """sacreBLEU's BLEU for a language. Raises UserError, with the pip command, if that needs a missing package."""
     base = _base(target_language)
     tokenizer = _TOKENIZERS.get(base, "13a")
     try:
@@ -157,7 +153,7 @@ def _interval(hypotheses: Sequence[str], references: Sequence[str], language: st
     """The 2.5th and 97.5th percentile of BLEU over resamples of the sentences (Koehn, 2004)."""
     if len(hypotheses) < 2:
         return None
-    metric = _bleu_metric(language, effective_order=True)  # only its counts are used, which effective_order keeps
+    metric = bleu_metric(language, effective_order=True)  # only its counts are used, which effective_order keeps
     sentences = [metric.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
     statistics = np.array([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in sentences], dtype=np.int64)
     generator = np.random.default_rng(_SACREBLEU_SEED)
@@ -173,6 +169,8 @@ def _interval(hypotheses: Sequence[str], references: Sequence[str], language: st
 
 @lru_cache(maxsize=2)
 def _moses(language: str) -> tuple[Any, Any]:
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
     return MosesPunctNormalizer(language), MosesTokenizer(language)
 
 

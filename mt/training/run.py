@@ -18,7 +18,7 @@ from mt.data.corpus import PreparedCorpus
 from mt.data.preparation import prepare
 from mt.decoding.translator import Translator
 from mt.errors import UserError
-from mt.evaluation.metrics import check_language, table
+from mt.evaluation.metrics import bleu_metric, table
 from mt.evaluation.scoring import EvaluationSet, own_sets, score_sets
 from mt.files import atomic_write, locked
 from mt.reporting.environment import describe_environment
@@ -45,7 +45,7 @@ def train(config: TrainConfig) -> int:
     rank 0 writes. Raises UserError, and DataUnavailable for text that cannot be had.
     """
     run = RunFolder(config.run.folder)
-    check_language(config.data.target)
+    bleu_metric(config.data.target)  # before any work, in case a package is missing
     runtime = start_runtime(config.train.device, config.train.precision, config.train.threads, together=True)
     sources = distributed.rank_0_first(lambda: locate(config.data, say))
     with locked(run.lock, report=say) if distributed.rank() == 0 else nullcontext():

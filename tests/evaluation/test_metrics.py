@@ -13,7 +13,7 @@ from sacrebleu.metrics import BLEU
 
 from mt.errors import UserError
 from mt.evaluation import metrics
-from mt.evaluation.metrics import Scores, bleu, check_language, published_form, score, table
+from mt.evaluation.metrics import Scores, bleu, bleu_metric, published_form, score, table
 
 REFERENCES = [
     "Ein Mann fährt auf einem roten Fahrrad durch die Stadt.",
@@ -146,11 +146,11 @@ def test_tokenizer_follows_the_target_language(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("language", "module"), [("ja", "ja_mecab"), ("ko", "ko_mecab")])
 def test_missing_extra_is_named_before_any_work(language: str, module: str, monkeypatch) -> None:
     monkeypatch.setattr(f"sacrebleu.tokenizers.tokenizer_{module}.MeCab", None)
-    for ask in (check_language, lambda target: bleu(["a"], ["a"], target)):
+    for ask in (bleu_metric, lambda target: bleu(["a"], ["a"], target)):
         with pytest.raises(UserError, match=rf'target language {language}.*pip install "sacrebleu\[{language}\]"'):
             ask(language)
-    check_language("de")
-    check_language("")
+    bleu_metric("de")
+    bleu_metric("")
 
 
 def test_tokenized_text_is_told_once(caplog, capsys) -> None:
