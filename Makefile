@@ -1,4 +1,4 @@
-# The whole pipeline by name; every target makes .venv first where it is missing or out of date.
+# The pipeline by name. Every target first makes .venv if it is missing or out of date.
 #
 #   make train EXPERIMENT=captions ARGS="model=small optim.warmup_steps=1000"
 #   make evaluate CHECKPOINT=outputs/captions-en-de
@@ -32,22 +32,22 @@ lint: $(READY) ## ruff and mypy
 evaluate: needs-checkpoint $(READY) ## score a run: CHECKPOINT=outputs/name, ARGS="key=value ..."
 	$(BIN)/mt evaluate "checkpoint=$(CHECKPOINT)" $(ARGS)
 
-translate: needs-checkpoint $(READY) ## translate standard input: CHECKPOINT=outputs/name (make -s: translations alone)
+translate: needs-checkpoint $(READY) ## translate standard input: CHECKPOINT=outputs/name (make -s prints only translations)
 	$(BIN)/mt translate "checkpoint=$(CHECKPOINT)" $(ARGS)
 
 tensorboard: $(READY) ## show the curves of all runs in a browser
 	$(BIN)/tensorboard --logdir outputs
 
-benchmark: $(READY) ## compare with other tools on this machine: ARGS="--install" first, ARGS="--quick" for 5 minutes
+benchmark: $(READY) ## compare with other tools on this machine: ARGS=--install first, ARGS=--quick takes 5 minutes
 	$(BIN)/python scripts/benchmark.py $(ARGS)
 
-clean: ## remove caches and build leftovers; .venv, data and outputs stay
+clean: ## remove caches and build files; .venv, data and outputs stay
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache *.egg-info
 	find mt scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-help: ## this list
+help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
-	@echo 'PYTHON=python3.12 chooses the Python that .venv is made with.'
+	@echo 'PYTHON=python3.12 chooses the Python for .venv.'
 
 .PHONY: needs-checkpoint
 needs-checkpoint:

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Trains under SLURM, on one node or several, and survives time limits and pre-emption: a warning from SLURM saves a
-# checkpoint, the job goes back into the queue, and the same command goes on from there.
+# Trains under SLURM, on one node or several. If SLURM warns of the time limit or preempts the job, the run saves a
+# checkpoint and the job is requeued; then the same command resumes the run.
 #
 #   sbatch scripts/slurm.sh experiment=wmt14_en_de run.name=wmt
 #   sbatch --nodes=4 --gpus-per-node=8 scripts/slurm.sh experiment=wmt14_en_de run.name=wmt
 #
-# Submit it from the folder that holds data/ and outputs/, on a file system that all nodes see, with mt's environment
-# activated. Without --gpus-per-node it trains on CPUs, one process a node.
+# Submit it from the folder that holds data/ and outputs/, on a file system that all nodes share, with mt's environment
+# activated. Without --gpus-per-node it trains on CPUs, with one process per node.
 
 #SBATCH --job-name=mt
 #SBATCH --nodes=1
@@ -19,20 +19,20 @@
 #SBATCH --signal=B:USR1@180
 
 set -uo pipefail
-export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=150 # seconds to save in, before torch's launcher kills
+export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=150 # seconds for saving, after which torch's launcher kills
 
 warned=
 warn() {
     warned=yes
-    # to the processes of the step, not to this shell: they save, and end with exit code 143
+    # To the processes of the step, not to this shell. They save, and end with exit code 143
     scancel --signal=TERM "$SLURM_JOB_ID"
 }
-trap warn USR1 TERM # the time limit's warning, and pre-emption's
+trap warn USR1 TERM # the warnings of the time limit and of preemption
 
 head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-port=$((20000 + SLURM_JOB_ID % 20000)) # two jobs on one node do not meet
+port=$((20000 + SLURM_JOB_ID % 20000)) # so that two jobs on one node use different ports
 
-export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}" # srun does not take it over by itself
+export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}" # srun does not inherit it
 srun --kill-on-bad-exit=1 torchrun \
     --nnodes="$SLURM_NNODES" \
     --nproc-per-node="${SLURM_GPUS_ON_NODE:-1}" \
@@ -44,7 +44,7 @@ training=$!
 wait "$training"
 code=$?
 if [[ -n $warned ]]; then
-    while kill -0 "$training" 2>/dev/null; do # a warning ends a wait, and may come twice
+    while kill -0 "$training" 2>/dev/null; do # a warning ends `wait`, and may come twice
         wait "$training"
     done
     scontrol requeue "$SLURM_JOB_ID"
