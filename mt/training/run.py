@@ -56,7 +56,7 @@ def train(config: TrainConfig) -> int:
         resumed, warnings = distributed.broadcast(lambda: find_resumable(store))
         changed = check_resumable(str(run.path), resumed.config, config) if resumed else []
         packed = resumed.load_state() if resumed else {"log": {}}
-        with RunLog(run, packed["log"]) if distributed.rank() == 0 else RunLog(None, console=False) as log:
+        with RunLog(run, packed.get("log")) if distributed.rank() == 0 else RunLog(None, console=False) as log:
             for line in warnings:
                 log.warning(line)
             for line in changed:
