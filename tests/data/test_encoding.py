@@ -1,6 +1,8 @@
 """Encoding training text: in one process or several, without the pairs that are held out."""
 
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -62,3 +64,9 @@ def test_a_pair_held_out_for_development_is_not_trained_on_where_it_comes_again(
     assert dropped > 0 and any(f"{dropped} pairs dropped: the same as a pair held out" in line for line in lines)
     numbers = [int(prepared.where(row).rsplit(" ", 1)[1]) for row in range(len(kept))]
     assert [whole[number - 1] for number in numbers] == kept and numbers == sorted(numbers)
+
+
+def test_the_worker_processes_need_no_torch():
+    """A worker imports this module alone; torch would cost each of them a second and a few hundred megabytes."""
+    code = "import sys, mt.data.encoding; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
