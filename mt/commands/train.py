@@ -31,7 +31,7 @@ def run(overrides: list[str], varied: Set[str] = frozenset()) -> int:
     if code != DataUnavailable.exit_code or not _may_fall_back(overrides, config):
         return code
     notice = (
-        "Multi30k is neither here nor reachable, so this trains on generated captions instead"
+        "Multi30k is not here and cannot be downloaded, so this run trains on generated captions instead"
         f" ({FALLBACK}): its scores say nothing about Multi30k.{reason}"
     )
     say(notice)
@@ -70,7 +70,7 @@ def _may_fall_back(overrides: list[str], config: TrainConfig) -> bool:
 
 COMMAND = Command(
     name="train",
-    help="train a model, then score its test sets",
+    help="train a model, then score it on the test sets",
     config=TrainConfig,
     run=run,
     sweep=sweep,
@@ -84,7 +84,7 @@ COMMAND = Command(
         ("the default experiment: Multi30k, English to German", "mt train"),
         ("another direction", "mt train data.source=de data.target=en"),
         ("another model and schedule", "mt train model=small optim.warmup_steps=1000"),
-        ("your own text, a line a sentence", "mt train data=files 'data.train=[train.en,train.de]'"),
+        ("your own text, one sentence per line", "mt train data=files 'data.train=[train.en,train.de]'"),
         ("two runs, one after the other", "mt train -m optim.warmup_steps=1000,2000"),
         ("show the configuration and stop", "mt train --cfg job"),
     ),

@@ -84,11 +84,12 @@ def _from_hydra(command: Command, experiment: str, groups: tuple[tuple[str, str]
             OmegaConf.set_readonly(each, None)
         ConfigStore.instance().store(name=f"{name}_config", node=node)
     folder = config_folder()
-    name = command.name if (folder / f"{command.name}.yaml").is_file() else f"{command.name}_config"
+    own_defaults = (folder / f"{command.name}.yaml").is_file()
+    name, add = (command.name, "") if own_defaults else (f"{command.name}_config", "+")
     lines = [f"experiment={experiment}"] if "experiment" in command.groups else []
     try:
         with initialize_config_dir(str(folder), version_base="1.3"):
-            config = hydra_compose(name, lines + [f"{group}={option}" for group, option in groups])
+            config = hydra_compose(name, lines + [f"{add}{group}={option}" for group, option in groups])
         for group, option in groups:  # once more, because Hydra merges the experiment last
             path = folder / group / f"{option}.yaml"
             values = OmegaConf.load(path)

@@ -24,7 +24,7 @@ _ADAM, _PIECES = (Optimizer.adam, Optimizer.adamw), (TokenizerKind.sentencepiece
 # Keys that have an effect only if another key has one of these values
 NEEDS: dict[str, tuple[str, tuple[Enum, ...]]] = {
     "optim.factor": ("optim.schedule", (Schedule.noam,)),
-    "optim.peak_lr": ("optim.schedule", (Schedule.inverse_sqrt, Schedule.constant)),
+    "optim.peak_lr": ("optim.schedule", tuple(each for each in Schedule if each is not Schedule.noam)),
     "optim.momentum": ("optim.name", (Optimizer.sgd,)),
     "model.max_positions": ("model.positions", (Positions.learned,)),
     "tokenizer.min_frequency": ("tokenizer.kind", (TokenizerKind.word,)),
@@ -105,7 +105,7 @@ def check_resumable(where: str, before: TrainConfig, now: TrainConfig) -> list[s
     """The settings that changed since the run began. Raises UserError if one of them may not change."""
     pairs = zip(walk(before), walk(now), strict=True)
     changed = {name: f"{name}: {old} -> {new}" for (name, _, old), (_, _, new) in pairs if old != new}
-    # With a cooldown the learning rate depends on the budget
+    # With a cooldown, the learning rate depends on the budget
     harmless = HARMLESS - {"train.max_updates"} if before.optim.cooldown else HARMLESS
     if refused := changed.keys() - harmless:
         differences = "; ".join(changed[name] for name in sorted(refused))

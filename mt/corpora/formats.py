@@ -152,7 +152,7 @@ def _json_pair(line: str, part: Bitext, number: int) -> tuple[str, str]:
     return source, target
 
 
-# Formats with both sides in one file: suffix to the function that reads a line. To add one, register it here.
+# Formats with a pair in each line: suffix to the function that reads a line. To add one, register it here.
 PAIR_FORMATS: dict[str, Callable[[str, Bitext, int], tuple[str, str]]] = {".tsv": _tsv_pair, ".jsonl": _json_pair}
 COMPRESSIONS: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open}
 

@@ -14,7 +14,7 @@ from mt.run_folder import RunFolder
 from mt.runtime import distributed
 from mt.runtime.device import peak_memory
 from mt.runtime.stop import Interrupted, StopRequest
-from mt.training.metrics import TrainingMetrics
+from mt.training.metrics import TrainingMetrics, in_words
 from mt.training.schedule import learning_rate
 from mt.training.state import TrainerState
 from mt.training.step import Learner, StepMetrics, train_step, try_batch
@@ -96,11 +96,7 @@ def _log_metrics(state: TrainerState, lr: float, memory: float, log: RunLog) -> 
     values = state.metrics.values(lr, state.target_tokens, memory, state.epoch)
     state.metrics = TrainingMetrics()
     log.scalars(state.update, values, "train")
-    log.info(
-        f"epoch {state.epoch}, update {state.update}: loss {values['loss']:.3f}, perplexity"
-        f" {values['perplexity']:.2f}, lr {lr:.2e}, grad norm {values['gradient_norm']:.2f},"
-        f" {values['target_tokens_per_second']:,.0f} target tokens/s, padding {values['padding_share']:.1%}"
-    )
+    log.info(f"epoch {state.epoch}, update {state.update}: {in_words(values)}")
 
 
 def _report_skipped(

@@ -37,7 +37,7 @@ class TrainingMetrics:
             self.grad_norm += step.grad_norm
 
     def values(self, lr: float, target_tokens: int, memory: float, epoch: int) -> dict[str, float]:
-        """The metrics of a log line, over all processes, which all call this. To log another metric, add it here."""
+        """The metrics to log, over all processes, which all call it. To log another, add it here and to `in_words`."""
         sums = dict(zip(SHARES, distributed.all_reduce([getattr(self, name) for name in SHARES]), strict=True))
         counted = sums["target_tokens"] or math.nan  # none if every update was skipped
         return {
@@ -52,6 +52,15 @@ class TrainingMetrics:
             "memory_gib": memory,
             "epoch": epoch,
         }
+
+
+def in_words(values: dict[str, float]) -> str:
+    """The metrics that train.log shows; metrics.jsonl and TensorBoard have all of them."""
+    return (
+        f"loss {values['loss']:.3f}, perplexity {values['perplexity']:.2f}, lr {values['learning_rate']:.2e}, grad norm"
+        f" {values['gradient_norm']:.2f}, {values['target_tokens_per_second']:,.0f} target tokens/s, padding"
+        f" {values['padding_share']:.1%}"
+    )
 
 
 def perplexity(nll: float) -> float:

@@ -24,7 +24,7 @@ def constant(update: int, config: OptimConfig, d_model: int) -> tuple[float, flo
 
 
 # A schedule returns its peak and the share of the peak at an update. To add one, name it in mt.config.schema.Schedule
-# and register it here.
+# and register it here. If it depends on train.max_updates, mt.config.rules must treat it like optim.cooldown.
 SCHEDULES: dict[Schedule, Callable[[int, OptimConfig, int], tuple[float, float]]] = {
     Schedule.noam: noam,
     Schedule.inverse_sqrt: inverse_sqrt,

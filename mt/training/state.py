@@ -99,7 +99,8 @@ def restore(packed: Mapping[str, Any], seed: int, learner: Learner) -> tuple[Tra
         learner.optimizer.load_state_dict(packed["optimizer"])
         learner.scaler.load_state_dict(packed["scaler"])
         all_metrics = [
-            TrainingMetrics(**{name: each["recent"][on_disk] for name, on_disk in names.items()}) for each in processes
+            TrainingMetrics(**{name: each["recent"].get(on_disk, 0) for name, on_disk in names.items()})
+            for each in processes
         ]
         same = len(processes) == distributed.world_size()
         metrics = all_metrics[distributed.rank() if same else 0]

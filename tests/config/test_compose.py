@@ -3,7 +3,7 @@
 import logging
 import re
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,17 @@ from mt.commands.evaluate import EvaluateConfig
 from mt.commands.prepare import PrepareConfig
 from mt.commands.translate import TranslateConfig
 from mt.config.compose import compose
-from mt.config.overrides import options
-from mt.config.schema import Corpus, DecodeConfig, Optimizer, Schedule, TokenizerConfig, TokenizerKind, TrainConfig
+from mt.config.overrides import Command, options
+from mt.config.schema import (
+    Corpus,
+    DataConfig,
+    DecodeConfig,
+    Optimizer,
+    Schedule,
+    TokenizerConfig,
+    TokenizerKind,
+    TrainConfig,
+)
 from mt.config.stored import to_yaml
 from mt.errors import UserError
 from mt.run_folder import RunFolder, checkpoint_name
@@ -74,6 +83,16 @@ def test_what_the_user_chooses_counts_more_than_the_experiment():
     assert train_config("model.dropout=0.5", "model=small").model.dropout == 0.5
     adamw = train_config("optim=adamw").optim
     assert (adamw.name, adamw.schedule, adamw.weight_decay) == (Optimizer.adamw, Schedule.inverse_sqrt, 0.01)
+
+
+def test_a_new_command_may_choose_from_a_group_without_a_file_in_configs():
+    @dataclass(frozen=True)
+    class CountConfig:
+        data: DataConfig = field(default_factory=DataConfig)
+
+    command = Command("count", "count pairs", CountConfig, run=lambda overrides: 0, examples=(), groups=("data",))
+    assert compose(command, ["data=captions"]).data.corpus is Corpus.captions
+    assert compose(command, []).data == DataConfig(raw_dir=str(Path("data/raw/multi30k").absolute()))
 
 
 def test_prepare_means_the_text_of_the_training():

@@ -22,7 +22,7 @@ OWNERS = {
 
 
 def drawn_arrows():
-    """The table of rooms in ARCHITECTURE.md: for each room, the rooms and modules that it may import."""
+    """The table of components in ARCHITECTURE.md: for each one, the components and modules that it may import."""
     rows = re.findall(r"^\| `([\w/.]+)` \| [^|]+ \|([^|]*)\|$", PAGE, re.MULTILINE)
     return {place(name): {place(each) for each in re.findall(r"`([\w/.]+)`", sees)} for name, sees in rows}
 
@@ -124,9 +124,9 @@ def import_graph(found):
     return graph
 
 
-def test_the_page_draws_the_rooms_that_there_are():
-    rooms = {name.partition(".")[0] for name in MODULES}
-    assert rooms == {name.partition(".")[0] for name in ALLOWED}
+def test_the_page_has_all_components():
+    components = {name.partition(".")[0] for name in MODULES}
+    assert components == {name.partition(".")[0] for name in ALLOWED}
 
 
 def test_no_import_goes_where_no_arrow_is_drawn():
@@ -134,7 +134,7 @@ def test_no_import_goes_where_no_arrow_is_drawn():
 
 
 def test_the_drawn_arrows_have_no_circle():
-    """Between rooms; a module with a line of its own is a room of its own."""
+    """Between components; a module with a row of its own is a component."""
     graph = {name: {t if t in ALLOWED else t.partition(".")[0] for t in targets} for name, targets in ALLOWED.items()}
     assert circles(graph) == []
 

@@ -102,7 +102,7 @@ STOPS = {  # what comes when: on which rank, at which update, which signal, and 
 
 @pytest.fixture(scope="module")
 def table(config):
-    """The configs of CASES x LIMITS x {1, 2, 3, 4 processes}."""
+    """The configs of CASES x LIMITS x {1, 2, 3, 4 processes}; fewer in bf16, which is slow if emulated."""
     return {
         (case, limit, count): replace(
             named(config, f"{case}-{limit}-{count}", max_updates=updates, batch_tokens=cells, precision=precision),
@@ -111,6 +111,7 @@ def table(config):
         for case, (optim, precision, updates, _) in CASES.items()
         for limit, cells in LIMITS.items()
         for count in (1, 2, 3, 4)
+        if precision is Precision.fp32 or (limit != "half" and count != 3)
     }
 
 
@@ -129,7 +130,7 @@ def restarts(config):
 @pytest.fixture(scope="module")
 def trained(config, table, restarts, place):
     """Everything that several processes of this file train, with one start for each number of them."""
-    wrong = {case: named(table[case, "half", 2], f"wrong-{case}") for case in CASES}
+    wrong = {case: named(table[case, "quarter", 2], f"wrong-{case}") for case in CASES}
     moved = named(config, "moved", max_updates=20)
     more = [entry(each, wrong=True) for each in wrong.values()]
     more += [entry(restarts["undisturbed"])]
