@@ -1,7 +1,7 @@
-# The pipeline by name. Every target first makes .venv if it is missing or out of date.
+# Shortcuts for the pipeline. Every target but clean and help first creates or updates .venv if necessary.
 #
-#   make train EXPERIMENT=captions ARGS="model=small optim.warmup_steps=1000"
-#   make evaluate CHECKPOINT=outputs/captions-en-de
+#   make train EXPERIMENT=captions ARGS="seed=2"
+#   make evaluate CHECKPOINT=outputs/captions-en-de-seed.2
 
 PYTHON ?= python3
 EXPERIMENT ?=
@@ -16,15 +16,15 @@ READY := $(VENV)/.ready
 .PHONY: setup train test lint evaluate translate tensorboard benchmark clean help
 .DELETE_ON_ERROR:
 
-setup: $(READY) ## make .venv and install everything into it
+setup: $(READY) ## create .venv and install mt and its development tools
 
-train: $(READY) ## train and score: EXPERIMENT=name (default multi30k), ARGS="key=value ..."
+train: $(READY) ## train and score a model: EXPERIMENT=name (default multi30k), ARGS="key=value ..."
 	@$(BIN)/mt train $(if $(EXPERIMENT),experiment=$(EXPERIMENT)) $(ARGS)
 
-test: lint ## lint, types and tests
+test: lint ## run lint, type checks and tests
 	$(BIN)/python -m pytest
 
-lint: $(READY) ## ruff and mypy
+lint: $(READY) ## run ruff and mypy
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -38,10 +38,10 @@ translate: needs-checkpoint $(READY) ## translate standard input: CHECKPOINT=out
 tensorboard: $(READY) ## show the curves of all runs in a browser
 	$(BIN)/tensorboard --logdir outputs
 
-benchmark: $(READY) ## compare with other tools on this machine: ARGS=--install first, ARGS=--quick takes 5 minutes
+benchmark: $(READY) ## compare speed with other tools: ARGS=--install the first time; ARGS=--quick takes 5 minutes
 	$(BIN)/python scripts/benchmark.py $(ARGS)
 
-clean: ## remove caches and build files; .venv, data and outputs stay
+clean: ## remove caches and build files, but not .venv, data and outputs
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache *.egg-info
 	find mt scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -6,7 +6,7 @@ __all__ = ["Translator"]
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when it is used, because torch takes seconds and `mt --help` does not need it
+    # Imported lazily, because importing torch takes seconds and `mt --help` does not need it
     if name == "Translator":
         from mt.decoding.translator import Translator
 

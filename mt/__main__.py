@@ -1,4 +1,4 @@
-"""`python -m mt` is `mt`."""
+"""Runs mt as `python -m mt`."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""`mt COMMAND [KEY=VALUE ...]`: from a command line to an exit code.
+"""Runs `mt COMMAND [KEY=VALUE ...]` and returns an exit code.
 
-Exit codes: 0 done, 2 a mistake in the command or its input, 3 data neither on this machine nor reachable, 1 an error of
-the system or a bug in mt, 128 + n ended by signal n (130 is Ctrl-C), 141 nobody reads the output.
+Exit codes: 0 success, 1 system error or bug in mt, 2 error in the command or its input, 3 data not on this machine and
+not downloadable, 128 + n ended by signal n (130 is Ctrl-C), 141 broken pipe on the output.
 """
 
 import atexit
@@ -26,12 +26,12 @@ from mt.runtime.process import end_with_parent, launcher_has_ended
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command line and return its exit code. A user's mistake is one line on stderr."""
-    if argv is None:  # as a program: searching torch's modules for cycles takes half a second of each start
+    """Run one command line and return its exit code. User errors are one line on stderr."""
+    if argv is None:  # run as a program: garbage-collecting torch's modules slows each start by half a second
         gc.set_threshold(100_000)
         atexit.register(gc.freeze)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # whatever the locale
+        if isinstance(stream, io.TextIOWrapper):  # in any locale
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     one_of_several = "RANK" in os.environ
     try:
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parse(arguments: list[str]) -> Callable[[], int]:
-    """The function that a command line calls for. Raises UserError for a mistake in the command line's form."""
+    """Return the function that runs a command line. Raises UserError if the command line is malformed."""
     if not arguments or arguments[0] in ("-h", "--help"):
         return partial(_print, overview)
     if arguments[0] in ("-V", "--version"):
@@ -62,12 +62,12 @@ def _parse(arguments: list[str]) -> Callable[[], int]:
     if "--help" in flags:
         return partial(_print, partial(help_text, command))
     if "--cfg" in flags:
-        return partial(_print, partial(_composed, command, overrides))
+        return partial(_print, lambda: to_yaml(compose(command, overrides)).rstrip("\n"))
     return partial(command.sweep if command.sweep and "--multirun" in flags else command.run, overrides)
 
 
 def _flags(command: Command, arguments: list[str]) -> tuple[list[str], set[str]]:
-    """Split overrides from flags; they may come in any order."""
+    """Separate overrides from flags, which may come in any order."""
     long = {"-h": "--help", "-m": "--multirun", "-c": "--cfg"}
     overrides: list[str] = []
     flags: set[str] = set()
@@ -78,12 +78,12 @@ def _flags(command: Command, arguments: list[str]) -> tuple[list[str], set[str]]
         if not argument.startswith("-"):
             overrides.append(argument)
             continue
-        if flag not in long.values():
+        if flag not in long.values() or (value and flag != "--cfg"):
             raise UserError(f"mt {command.name} has no option {argument}: use --help, --cfg job, -m, or key=value")
         if flag == "--cfg" and (value or next(remaining, "")) != "job":
-            raise UserError("--cfg shows one thing: write --cfg job")
+            raise UserError("--cfg takes one value only: write --cfg job")
         if flag == "--multirun" and not command.sweep:
-            raise UserError(f"-m is for mt train: mt {command.name} runs once")
+            raise UserError(f"-m works with mt train only, not with mt {command.name}")
         flags.add(flag)
     if {"--cfg", "--multirun"} <= flags:
         raise UserError("--cfg job shows one configuration: leave out -m")
@@ -92,7 +92,7 @@ def _flags(command: Command, arguments: list[str]) -> tuple[list[str], set[str]]
 
 def overview() -> str:
     """The text of `mt --help`."""
-    lines = ["mt trains encoder-decoder translation models from two files of text.", ""]
+    lines = ["mt trains encoder-decoder translation models on parallel text.", ""]
     lines += ["usage: mt COMMAND [KEY=VALUE ...]", ""]
     lines += ["commands:", *(f"  {command.name:<11}{command.help}" for command in COMMANDS.values()), ""]
     lines += ["first steps:", *_examples((COMMANDS["train"].examples[0], COMMANDS["translate"].examples[0])), ""]
@@ -107,7 +107,7 @@ def help_text(command: Command) -> str:
     lines += [f"usage: mt {command.name} [KEY=VALUE ...] [--cfg job]{several}", ""]
     lines += ["examples:", *_examples(command.examples), ""]
     if command.groups:
-        lines += ["groups, whose options set several keys at once:"]
+        lines += ["groups (each option sets several keys at once):"]
         for group in command.groups:
             lines += [f"  {group}=", *(f"    {name:<16}{text}" for name, text in options(group).items())]
         lines += [""]
@@ -121,8 +121,8 @@ def help_text(command: Command) -> str:
         text = f"{item.metadata['help']} ({allowed(item)})"
         lines += textwrap.wrap(text, 96, initial_indent=" " * 6, subsequent_indent=" " * 6)
     if "experiment" in command.groups:
-        lines += ["", "An experiment (experiment=) changes some of the defaults: --cfg job shows the result."]
-    lines += ["", "Values with blanks, commas or brackets need quotes from the shell: 'data.train=[a b.en,a b.de]'."]
+        lines += ["", "An experiment (experiment=) and the groups change some defaults: --cfg job shows the result."]
+    lines += ["", "In the shell, quote values with spaces, brackets or parentheses: 'data.train=[a b.en,a b.de]'."]
     return "\n".join(lines)
 
 
@@ -135,14 +135,10 @@ def _print(text: Callable[[], str]) -> int:
     return 0
 
 
-def _composed(command: Command, overrides: list[str]) -> str:
-    return to_yaml(compose(command, overrides)).rstrip("\n")
-
-
 def _explain(error: BaseException) -> int:
-    """Print an error that the user can correct in one line, and return its exit code; raise all others again."""
+    """Print a user-correctable error as one line and return its exit code; re-raise any other error."""
     if isinstance(error, BrokenPipeError):
-        # Otherwise the interpreter complains at exit, when it flushes output that nobody reads
+        # Otherwise the interpreter reports a broken pipe when it flushes stdout at exit
         with suppress(OSError, ValueError):
             stdout = sys.stdout.fileno()
             os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
@@ -161,10 +157,10 @@ def _explain(error: BaseException) -> int:
 
 
 def _end_one_of_several(error: BaseException) -> int:
-    """End this process, one of several, after the one that failed first: that one alone prints its error."""
+    """End this worker process after a delay, so that only the process that failed first prints its error."""
     rank = os.environ["RANK"]
     if isinstance(error, KeyboardInterrupt) and rank != "0":
-        os._exit(130)  # as all of them do
+        os._exit(130)  # rank 0 reports the interruption
     lost = "mt.runtime.distributed" in sys.modules and sys.modules["mt.runtime.distributed"].lost_contact(error)
     time.sleep(10 if lost else 0 if rank == "0" else 2)
     if lost:

@@ -17,14 +17,14 @@ class DataUnavailable(UserError):
 
 
 class Corrupt(UserError):
-    """A file of a checkpoint or of an export that is missing, truncated or changed."""
+    """A file of a checkpoint or an export is missing, truncated or modified."""
 
 
 @contextmanager
 def explain_os_errors(
     what: str, kind: type[UserError] = UserError, others: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Turns an OSError, or one of `others`, in this block into "WHAT: reason", such as "cannot write x: disk full"."""
+    """Turns OSErrors and `others` in this block into a `kind` with the text "WHAT: reason" ("cannot write x: ...")."""
     kinds: tuple[type[Exception], ...] = (OSError, *others)
     try:
         yield

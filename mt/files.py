@@ -1,4 +1,4 @@
-"""Files and folders that are complete or absent (written under a hidden name, synced, renamed); hashes; locks."""
+"""Atomic writes of files and folders (written under a hidden name, synced, renamed), hashes and locks."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ from typing import IO
 
 from mt.errors import Corrupt, UserError, explain_os_errors
 
-_REPLACED = ".replaced"  # suffix of a folder that makes room for a new one
+_REPLACED = ".replaced"  # suffix of the old folder during a replacement
 
 
 class Unfinished(UserError):
@@ -34,7 +34,7 @@ def verify_hash(path: Path, expected: object) -> None:
 
 
 def atomic_write(path: Path, content: str | IO[bytes]) -> None:
-    """Write a file so that a kill at any moment leaves either the old content or the new."""
+    """Write a file atomically: a kill at any moment leaves either the old or the new content."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as stream:
@@ -53,9 +53,9 @@ def atomic_write(path: Path, content: str | IO[bytes]) -> None:
 def atomic_folder(path: Path, resume: bool = False) -> Iterator[Path]:
     """A temporary folder that becomes `path` at the end of the block, unless the block raises.
 
-    A folder of that name is replaced; a kill at any moment leaves the old one or the new one, though the next call, or
-    `restore_replaced`, may have to put the old one back. With `resume`, the temporary folder of a killed process is
-    taken over with its content, and if another process has made `path` meanwhile, that one stays.
+    An existing `path` is replaced. A kill at any moment leaves the old or the new folder, but the next call, or
+    `restore_replaced`, may have to restore the old one. With `resume`, the block continues in the temporary folder
+    of a killed process, and `path` is kept if another process has created it in the meantime.
     """
     temporary, replaced = _temporary_folder(path, resume), path.with_name(f".{path.name}{_REPLACED}")
     _settle(replaced, path)
@@ -79,13 +79,13 @@ def atomic_folder(path: Path, resume: bool = False) -> Iterator[Path]:
 
 
 def restore_replaced(parent: Path) -> None:
-    """Put back every folder that a killed process had moved aside but not replaced yet."""
+    """Restore every folder that a killed process had moved aside but not yet replaced."""
     for path in parent.glob(f".*{_REPLACED}"):
         _settle(path, parent / path.name.removeprefix(".").removesuffix(_REPLACED))
 
 
 def _settle(replaced: Path, path: Path) -> None:
-    """End a replacement that a kill interrupted."""
+    """Complete or undo an interrupted replacement."""
     if replaced.exists() and path.exists():
         shutil.rmtree(replaced, ignore_errors=True)
     elif replaced.exists():
@@ -93,11 +93,11 @@ def _settle(replaced: Path, path: Path) -> None:
 
 
 def _temporary_folder(path: Path, resume: bool) -> Path:
-    """A name for this process; temporary folders of dead processes on this machine are removed or taken over."""
+    """This process's temporary folder; removes or takes over those of dead processes on this machine."""
     host = socket.gethostname()
     own = path.with_name(f".{path.name}.{host}.{os.getpid()}")
     numbered = ((left.suffix[1:], left) for left in path.parent.glob(f".{path.name}.{host}.*"))
-    # A restarted container may give this process the number of the dead one
+    # A restarted container may reuse the dead process's pid
     dead = [left for number, left in numbered if number.isdecimal() and (left == own or not _alive(int(number)))]
     if resume and own not in dead:
         with suppress(OSError):  # another process may take it over, or remove it, at the same moment
@@ -126,10 +126,10 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def locked(lock: Path, patience: float = 30.0, report: Callable[[str], None] = lambda line: None) -> Iterator[None]:
-    """Hold a folder's lock file, so that one process at a time writes the folder.
+    """Hold a folder's lock file, so that only one process at a time writes to the folder.
 
-    If another process holds it, report which one, and wait up to `patience` seconds, because a killed run may still be
-    saving. Raises UserError.
+    If another process holds the lock, report it and wait up to `patience` seconds, because a stopped run may still be
+    saving. Raises UserError if it is not released.
     """
     import fcntl
 
@@ -149,7 +149,7 @@ def locked(lock: Path, patience: float = 30.0, report: Callable[[str], None] = l
             except OSError as error:
                 raise UserError(f"{folder} is on a file system without locks ({error.strerror})") from error
             if time.monotonic() >= end:
-                raise UserError(f"{holder} is writing {folder}: wait until it ends, or choose another run.name")
+                raise UserError(f"{holder} is writing {folder}: wait until it ends, or use another folder")
             if not told:
                 report(f"{holder} is writing {folder}: waiting up to {patience:.0f} seconds for it to end")
                 told = True

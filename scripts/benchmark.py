@@ -1,9 +1,9 @@
-"""Trains and decodes with mt and with each peer that is installed, in turn, and prints how they compare.
+"""Compares the training and decoding speed of mt with that of each installed peer.
 
 python scripts/benchmark.py [--install] [--quick] [--json FILE] [--rounds N] [--only mt,marian] [--sizes tiny,base]
 
-Everyone works on Multi30k English to German with the same vocabulary, model and number of threads. Peers live in
-environments of their own under --work; `--install` makes those that are missing. Run it on an idle machine.
+All tools use Multi30k English to German and the same vocabulary, model and number of threads. Each peer has its own
+virtual environment under --work; `--install` creates the missing ones. Run it on an idle machine.
 """
 
 import argparse
@@ -24,10 +24,10 @@ from workload import Numbers, make_workload
 
 from mt.runtime.process import usable_cores
 
-Rounds = dict[str, list[Numbers]]  # by tool
-Report = dict[str, dict[str, Numbers]]  # by size, then by tool
+Rounds = dict[str, list[Numbers]]  # {tool: numbers of each round}
+Report = dict[str, dict[str, Numbers]]  # {size: {tool: numbers}}
 RATE = "target_tokens_per_second"
-DECODING_UPDATES = 500  # what each trains before it decodes: enough for sentences of normal length
+DECODING_UPDATES = 500  # before decoding: enough for sentences of normal length
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
             print(f"installing {peer}", flush=True)
             bench.install(peer)
     chosen = [peer for peer in PEERS if bench.installed(peer) and peer in arguments.only]
-    print(f"compared with {', '.join(chosen) or 'nothing, as no peer is installed (--install)'}", flush=True)
+    print(f"peers: {', '.join(chosen) or 'none installed (see --install)'}", flush=True)
     limit = {precision: tools.limit(bench, precision) for precision in ("fp32", "bf16")}
     for precision, numbers in limit.items():
         print(f"matrix products in {precision}: {numbers['gflops']:,.0f} GFLOP/s", flush=True)
@@ -62,13 +62,13 @@ def _arguments() -> argparse.Namespace:
     data = os.environ.get("MT_DATA", "data/raw")
     parser.add_argument("--work", type=Path, default=Path("outputs/benchmark"), help="folder for peers and models")
     parser.add_argument("--raw", type=Path, default=Path(data) / "multi30k", help="folder of Multi30k's .gz files")
-    parser.add_argument("--rounds", type=int, default=3, help="each tool's turns")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each tool")
     parser.add_argument("--threads", type=int, default=usable_cores())
-    parser.add_argument("--sizes", type=_names, default=["tiny", "base"], help="of tiny, small, base; empty for none")
+    parser.add_argument("--sizes", type=_names, default=["tiny", "base"], help="tiny, small, base; empty for none")
     parser.add_argument("--only", type=_names, default=list(PEERS), help="peers to compare with")
-    parser.add_argument("--install", action="store_true", help="make the environments that are missing (gigabytes)")
-    parser.add_argument("--quick", action="store_true", help="two short rounds of training the tiny model alone")
-    parser.add_argument("--json", type=Path, help="write the figures there too")
+    parser.add_argument("--install", action="store_true", help="create missing environments (gigabytes)")
+    parser.add_argument("--quick", action="store_true", help="only two short training rounds of the tiny model")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
     arguments = parser.parse_args()
     arguments.work, arguments.raw = arguments.work.absolute(), arguments.raw.absolute()
     if arguments.quick:
@@ -81,7 +81,7 @@ def _names(text: str) -> list[str]:
 
 
 def _training(bench: Bench, size: str, peers: list[str], fast_bf16: bool, arguments: argparse.Namespace) -> Rounds:
-    """Each tool's speed, round by round, all tools in turn."""
+    """Each tool's training speed in each round. The tools alternate, so that a slow phase affects all of them."""
     seconds, reports = (15, 2) if arguments.quick else (30, 3)
     slow = size == "base"
     turns: dict[str, Callable[[], Numbers]] = {"mt": partial(tools.train_mt, bench, size, seconds)}
@@ -104,7 +104,7 @@ def _rounds(turns: dict[str, Callable[[], Numbers]], rounds: int) -> Rounds:
 
 
 def _decoding(bench: Bench, peers: list[str], rounds: int) -> Rounds:
-    """All decode with our tiny model, but for Marian, whose own is trained for as many updates."""
+    """Each tool's decoding speed with mt's tiny model. Marian trains its own model for as many updates."""
     run = _own_run(bench)
     turns: dict[str, Callable[[], Numbers]] = {
         "mt": partial(tools.decode_mt, bench, run, "torch"),
@@ -123,7 +123,7 @@ def _decoding(bench: Bench, peers: list[str], rounds: int) -> Rounds:
 
 
 def _own_run(bench: Bench) -> Path:
-    """A run of ours with as many updates as the peers have, and its export."""
+    """The folder of an mt run of DECODING_UPDATES updates and its export; both are made if missing."""
     root = bench.work.folder / "runs"
     run = root / "mt"
     common = [sys.executable, "-m", "mt"]
@@ -138,7 +138,7 @@ def _own_run(bench: Bench) -> Path:
 
 
 def _summarize(rounds: Rounds) -> dict[str, Numbers]:
-    """Medians over the rounds, and how far apart the rounds were."""
+    """The medians over the rounds, and the relative spread of the speeds."""
     summary = {}
     for name, found in rounds.items():
         summary[name] = {key: statistics.median(numbers[key] for numbers in found) for key in found[0]}

@@ -1,11 +1,11 @@
-"""Kills trainings at random moments, resumes them, and checks that nothing is lost.
+"""Kills training runs at random moments, resumes them, and checks that nothing is lost.
 
     python scripts/crash_campaign.py --kills 200
 
-A small run on a made-up language is killed (SIGKILL, SIGTERM, SIGINT) again and again, each time followed by the
-same command, until it is finished; then the next one. Before some restarts a file of the newest checkpoint is cut
-short. Every restart must load, and the final weights and logged numbers must be those of a run that nobody
-disturbed, to the bit. With --full-disk (root only, for mounting) a run also fills up a small file system.
+The script kills a small run on a made-up language (SIGKILL, SIGTERM, SIGINT) and repeats its command until the run is
+finished, then starts the next run. Before some restarts, it truncates a file of the newest checkpoint. Every restart
+must load, and the final weights and logged numbers must be exactly those of an undisturbed run. With --full-disk (root
+only, for mounting), a run also fills a small file system.
 """
 
 import argparse
@@ -29,22 +29,22 @@ TRAINING = [
     *("train.average=2", "train.threads=1", "train.device=cpu", "train.precision=fp32"),
 ]
 TIMED = {"target_tokens_per_second", "memory_gib"}
-SLOWEST_EXIT = 10.0  # seconds from a signal that asks
+SLOWEST_EXIT = 10.0  # seconds from SIGTERM or SIGINT to the exit
 
 
 def main() -> int:
-    """Run the campaign; 0 when nothing was lost."""
+    """Run the campaign, and return 0 if nothing was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--updates", type=int, default=200, help="length of a run")
+    parser.add_argument("--updates", type=int, default=200, help="updates of each run")
     parser.add_argument("--two-processes", type=float, default=0.1, help="share of runs on two processes")
-    parser.add_argument("--damage", type=float, default=0.15, help="share of the restarts before which a file is cut")
-    parser.add_argument("--full-disk", action="store_true", help="let a run fill up a file system (needs root)")
-    parser.add_argument("--forked", action="store_true", help="fork instead of starting Python anew: less time")
+    parser.add_argument("--damage", type=float, default=0.15, help="share of restarts before which a file is truncated")
+    parser.add_argument("--full-disk", action="store_true", help="also let a run fill a file system (needs root)")
+    parser.add_argument("--forked", action="store_true", help="fork instead of restarting Python, to save time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("outputs/crash_campaign"))
     options = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background a shell has it ignored, also below
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs and their children ignore it
     if options.forked:
         preload()
     generator = random.Random(options.seed)
@@ -61,15 +61,15 @@ def main() -> int:
         campaign.fill_a_disk()
     kills = ", ".join(f"{count} {name}" for name, count in sorted(campaign.kills.items()))
     print(
-        f"{sum(campaign.kills.values())} kills ({kills}) in {number} runs, {campaign.damaged} checkpoints cut short,"
-        f" slowest exit after a signal that asks {campaign.slowest:.1f} s, {time.monotonic() - began:.0f} s in all:"
-        " every run ended with the weights and numbers of the undisturbed one"
+        f"{sum(campaign.kills.values())} kills ({kills}) in {number} runs, {campaign.damaged} checkpoints truncated,"
+        f" slowest exit after SIGTERM or SIGINT {campaign.slowest:.1f} s, {time.monotonic() - began:.0f} s in total:"
+        " every run ended with the weights and numbers of the undisturbed run"
     )
     return 0
 
 
 class Campaign:
-    """What is known over all runs."""
+    """The settings and results of all runs."""
 
     def __init__(
         self, folder: Path, training: list[str], generator: random.Random, damage: float, forked: bool
@@ -81,10 +81,10 @@ class Campaign:
         self.damaged = 0
         self.slowest = 0.0
         self.expected: dict[int, tuple[bytes, list[object]]] = {}  # by number of processes
-        self.seconds: dict[int, float] = {}  # of an undisturbed run
+        self.seconds: dict[int, float] = {}  # of the undisturbed runs
 
     def run(self, name: str, processes: int, most_kills: int) -> None:
-        """One training, killed until the number of kills is reached or it is through."""
+        """Kill and resume a run until it is finished or the number of kills is reached, then check its result."""
         if processes not in self.expected:
             began = time.monotonic()
             self._start(f"undisturbed-{processes}", processes).finish(0)
@@ -102,27 +102,27 @@ class Campaign:
         shutil.rmtree(self.folder / name)
 
     def fill_a_disk(self) -> None:
-        """A run on a file system that is too small says so; with more room the same command goes on."""
+        """Check that a run reports a full disk, and that the same command resumes it once there is space."""
         place = self.folder / "small"
         place.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1200k", "tmpfs", place], check=True)
         try:
             full = self._start("full", 1, place).finish(2)
             if "cannot save" not in full or "No space left" not in full:
-                raise SystemExit(f"the full disk was not named: {full[-500:]}")
+                raise SystemExit(f"the run did not report the full disk: {full[-500:]}")
             subprocess.run(["mount", "-o", "remount,size=100m", place], check=True)
             if "resuming from update-" not in self._start("full", 1, place).finish(0):
-                raise SystemExit("the run on the full disk began again")
+                raise SystemExit("the run on the full disk started again instead of resuming")
             if self._result("full", place) != self.expected[1]:
                 raise SystemExit("the run on the full disk ended with other weights or numbers")
         finally:
             subprocess.run(["umount", place], check=True)
-        print("full disk: told, and gone on from", flush=True)
+        print("full disk: reported, and the run resumed", flush=True)
 
     def _kill_once(self, name: str, processes: int) -> bool:
-        """Start, wait a random while, kill; False where the run was finished before that."""
+        """Start a run and kill it after a random time. Returns False if it finished before that."""
         process = self._start(name, processes)
-        by_event = self.generator.random() < 0.5  # half of them just after something was saved
+        by_event = self.generator.random() < 0.5  # half of the kills follow a save
         if by_event:
             alive = process.wait_for_saves(self.generator.randint(1, 8))
             time.sleep(self.generator.uniform(0, 0.1))
@@ -133,16 +133,16 @@ class Campaign:
             return False
         number = self.generator.choice([*[signal.SIGKILL] * 6, *[signal.SIGTERM] * 3, signal.SIGINT])
         if number == signal.SIGINT and not process.text():
-            number = signal.SIGKILL  # an interpreter that is interrupted while it starts has errors of its own
+            number = signal.SIGKILL  # Python reports its own errors if it is interrupted while it starts
         began = time.monotonic()
         process.process.send_signal(number)
         code = process.process.wait(60)
         if number != signal.SIGKILL:
             self.slowest = max(self.slowest, time.monotonic() - began)
             if self.slowest > SLOWEST_EXIT:
-                raise SystemExit(f"{name}: {self.slowest:.1f} seconds from signal {number} to the end")
+                raise SystemExit(f"{name}: {self.slowest:.1f} seconds from signal {number} to the exit")
         if code == 0:
-            return False  # it had ended before
+            return False  # it finished before the signal
         if code not in (-number, 128 + number):
             raise SystemExit(f"{name}: exit code {code} after signal {number}:\n{process.text()[-3000:]}")
         self.kills[signal.Signals(number).name] += 1
@@ -162,7 +162,7 @@ class Campaign:
         return Process([*self.training, *own], self.folder / f"{name}.log", self.forked and processes == 1)
 
     def _result(self, name: str, root: Path | None = None) -> tuple[bytes, list[object]]:
-        """Final weights, and all logged numbers but those that measure time and memory."""
+        """The final weights, and all logged numbers except time and memory."""
         run = (root or self.folder) / name
         last = json.loads((run / "checkpoints" / "index.json").read_text())["last"]
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -171,7 +171,7 @@ class Campaign:
 
 
 class Process:
-    """A training under way; what it says goes to a file."""
+    """A running `mt train`, whose stderr goes to a file."""
 
     def __init__(self, arguments: list[str], log: Path, forked: bool) -> None:
         self.log = log
@@ -187,20 +187,20 @@ class Process:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def wait(self, seconds: float) -> bool:
-        """Wait that long, or until it has ended; whether it is alive."""
+        """Wait that long or until the process exits. Returns whether it is alive."""
         end = time.monotonic() + seconds
         while self.process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
         return self.process.poll() is None
 
     def wait_for_saves(self, count: int) -> bool:
-        """Wait until it has saved so often, or ended; whether it is alive."""
+        """Wait for `count` saves or until the process exits. Returns whether it is alive."""
         while self.process.poll() is None and self.text().count("\nsaved update-") < count:
             time.sleep(0.005)
         return self.process.poll() is None
 
     def finish(self, expected: int) -> str:
-        """Wait for its end; what it said. Ends the campaign where its exit code is another one."""
+        """Wait for the exit, and return the output. Ends the campaign if the exit code is not the expected one."""
         code = self.process.wait(300)
         if code != expected:
             raise SystemExit(f"exit code {code}, not {expected}:\n{self.text()[-3000:]}")
@@ -208,7 +208,7 @@ class Process:
 
 
 class Forked:
-    """`mt ARGUMENTS` in a fork of this process, which has imported everything: most of a start, saved."""
+    """`mt ARGUMENTS` in a fork of this process, which saves the time of the imports."""
 
     def __init__(self, arguments: list[str], log: Path) -> None:
         self.pid = os.fork()
@@ -223,7 +223,7 @@ class Forked:
                 os._exit(code)
 
     def poll(self) -> int | None:
-        """The exit code, minus n for signal n, or None."""
+        """The exit code (-n for signal n), or None while the process is running."""
         if self.code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self.code = os.waitstatus_to_exitcode(status) if pid else None
@@ -242,7 +242,7 @@ class Forked:
 
 
 def preload() -> None:
-    """Import what a training imports, without starting a thread."""
+    """Import the modules that training imports, without starting a thread."""
     for name in ("mt.config.compose", "mt.training.run", "torch._dynamo", "torch.utils.tensorboard", "sacremoses"):
         importlib.import_module(name)
     for name in ("sacrebleu", "sentencepiece", "hydra", "omegaconf", "mt.cli"):
@@ -250,7 +250,7 @@ def preload() -> None:
 
 
 def write_corpus(folder: Path) -> list[str]:
-    """A few hundred made-up pairs, each translated word by word; overrides that name them."""
+    """Write a few hundred made-up pairs, translated word by word. Returns the overrides that name the files."""
     generator = random.Random(1)
     words = [f"{first}{second}" for first in "bdfgklm" for second in ("an", "el", "ir", "os", "ul")]
     for split, count in (("train", 300), ("dev", 20)):

@@ -1,15 +1,15 @@
-"""Shows that a change to the code changes no number: trains, resumes, translates and scores before and after it.
+"""Checks that a code change changes no numbers: trains, resumes, translates and scores before and after it.
 
     python scripts/golden.py record FOLDER     # with the code before the change
     python scripts/golden.py check FOLDER      # with the code after it
 
 `record` trains on the captions and on Multi30k, with one process and with two, and writes the results to
 FOLDER/golden.json: hashes of the prepared corpus, of the weights and of the hypotheses, and every number in
-metrics.jsonl and scores.json that does not measure time or memory. It also keeps one run half-finished and one
-finished. `check` repeats everything with the code of this checkout, resumes the half-finished runs, translates with
-the finished ones, and reports every difference. Exit code 1 if there is one.
+metrics.jsonl and scores.json except time and memory. It also keeps a half-finished run and a finished run. `check`
+repeats everything with the code of this checkout, resumes the half-finished runs, translates with the finished runs,
+and reports every difference. The exit code is 1 if there is any.
 
-The captions take about two minutes a case on two cores, Multi30k (from MT_DATA) about eight.
+The captions take about two minutes per case on two cores, Multi30k (from MT_DATA) about eight.
 """
 
 import argparse
@@ -34,14 +34,14 @@ from tensorboard.util import tensor_util
 ROOT = Path(__file__).resolve().parent.parent
 UPDATES = {"captions": 400, "multi30k": 300}
 TIMED = {"target_tokens_per_second", "memory_gib", "train/memory_gib", "train/target_tokens_per_second"}
-WORDED = {"runtime"}  # described in words, which may change
-RETIRED = {"engine"}  # keys of configurations that older code wrote
+WORDED = {"runtime"}  # descriptions whose wording may change
+RETIRED = {"engine"}  # config keys that only older code wrote
 SENTENCES = 100  # translated with each run
 
 
 @dataclass(frozen=True)
 class Case:
-    """One training: a corpus, a number of processes and a precision."""
+    """One training run: a corpus, a number of processes and a precision."""
 
     corpus: str
     processes: int
@@ -52,7 +52,7 @@ class Case:
         return f"{self.corpus}-{self.processes}-{self.precision}"
 
     def overrides(self, root: Path, run: str) -> list[str]:
-        """The command line of the training, as a run of its own name."""
+        """The overrides that train this case as a run with this name."""
         updates = UPDATES[self.corpus]
         return [
             *(f"experiment={self.corpus}", f"run.root={root}", f"run.name={run}", f"train.max_updates={updates}"),
@@ -86,18 +86,18 @@ def main() -> int:
             differences += check(case, work, kept, golden[case.name])
         print(f"{case.name}: {time.monotonic() - began:.0f} s", flush=True)
     if arguments.action == "check":
-        print(f"{differences} differences" if differences else "everything is equal")
+        print(f"{differences} differences" if differences else "no differences")
     return 1 if differences else 0
 
 
 def precisions() -> list[str]:
-    """fp32, and bf16 on a processor that multiplies in it."""
+    """fp32, and bf16 if the CPU has bf16 instructions."""
     fast = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     return ["fp32", "bf16"] if fast else ["fp32"]
 
 
 def record(case: Case, work: Path, kept: Path) -> dict[str, Any]:
-    """Train undisturbed and in two parts, which must give the same; keep a copy of the first part and of the whole."""
+    """Train with and without a stop, compare the results, and keep copies of the half-finished and finished runs."""
     whole = results(case, work, "whole")
     stop_half_way(case, work, "halves")
     for name in ("half", "finished"):
@@ -105,12 +105,12 @@ def record(case: Case, work: Path, kept: Path) -> dict[str, Any]:
     shutil.copytree(work / f"{case.name}-halves", kept / f"{case.name}-half")
     shutil.copytree(work / f"{case.name}-whole", kept / f"{case.name}-finished")
     if compare(f"{case.name} in two parts", whole, results(case, work, "halves")):
-        raise SystemExit("the recorded code does not repeat its own numbers")
+        raise SystemExit("the recorded code does not reproduce its own numbers")
     return whole
 
 
 def check(case: Case, work: Path, kept: Path, expected: dict[str, Any]) -> int:
-    """Everything again with this code, and the kept runs taken up by it; the number of differences."""
+    """Repeat everything with this code, resume the kept runs with it, and return the number of differences."""
     differences = compare(case.name, expected, results(case, work, "whole"))
     stop_half_way(case, work, "halves")
     differences += compare(f"{case.name}, stopped and resumed", expected, results(case, work, "halves"))
@@ -121,14 +121,14 @@ def check(case: Case, work: Path, kept: Path, expected: dict[str, Any]) -> int:
 
 
 def results(case: Case, work: Path, run: str) -> dict[str, Any]:
-    """Run the training to its end (if it is not there yet), translate and evaluate with it; everything it gave."""
+    """Finish the run if necessary, translate and evaluate with it, and return all results."""
     folder = work / f"{case.name}-{run}"
     mt(work, "train", *case.overrides(work, folder.name))
     source, reference = text(case, work)
     common = [f"checkpoint={folder}", "device=cpu", f"devices={case.processes}", f"threads={2 // case.processes}"]
     translations = mt(work, "translate", *common, "decode.nbest=2", f"input={source}")
     for path in (*folder.glob("scores-files*"), *folder.glob("hypotheses/scores-files*")):
-        path.unlink()  # of a finished run, where they name a file in another folder
+        path.unlink()  # a kept run's scores name a file in another folder
     mt(work, "evaluate", *common, f"input={source}", f"reference={reference}")
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     checkpoints = folder / "checkpoints"
@@ -151,7 +151,7 @@ def results(case: Case, work: Path, run: str) -> dict[str, Any]:
 
 
 def stop_half_way(case: Case, work: Path, run: str) -> None:
-    """Send SIGTERM to the training when it has done half of its updates."""
+    """Train, and send SIGTERM after half of the updates."""
     folder = work / f"{case.name}-{run}"
     command = [sys.executable, "-m", "mt", "train", *case.overrides(work, folder.name)]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
@@ -167,7 +167,7 @@ def stop_half_way(case: Case, work: Path, run: str) -> None:
 
 
 def mt(work: Path, *arguments: str) -> bytes:
-    """Run `mt` with the code of this checkout; what it wrote to standard output."""
+    """Run `mt` with the code of this checkout, and return its standard output."""
     log = work / "log.txt"
     with log.open("ab") as stream:
         done = subprocess.run([sys.executable, "-m", "mt", *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=stream)
@@ -177,7 +177,7 @@ def mt(work: Path, *arguments: str) -> bytes:
 
 
 def text(case: Case, work: Path) -> tuple[Path, Path]:
-    """The first lines of the corpus's development set, as files."""
+    """Write the first lines of the development set to two files, and return their paths."""
     paths = work / f"{case.corpus}.en", work / f"{case.corpus}.de"
     prepared = next((work / "prepared").glob(f"{case.corpus}-*"))
     for path, side in zip(paths, ("source", "target"), strict=True):
@@ -187,7 +187,7 @@ def text(case: Case, work: Path) -> tuple[Path, Path]:
 
 
 def scores(path: Path) -> dict[str, Any]:
-    """A file of scores by test set, without what describes the machine or names a path."""
+    """The scores of each test set in a file, without descriptions of the machine and paths."""
     found = json.loads(path.read_text(encoding="utf-8"))
     return {
         name: without(values, WORDED | {"input"}) | {"decode": without(values["decode"], RETIRED)}
@@ -222,7 +222,7 @@ def sha256(content: bytes) -> str:
 
 
 def compare(name: str, expected: Any, found: Any, place: str = "") -> int:
-    """Print every place where two results differ; how many there are."""
+    """Print every difference between two results, and return their number."""
     if isinstance(expected, dict) and isinstance(found, dict):
         keys = sorted(expected.keys() | found.keys())
         return sum(compare(name, expected.get(key), found.get(key), f"{place}/{key}") for key in keys)

@@ -1,8 +1,8 @@
-"""Checks mt on this machine's GPUs: the same numbers as the CPU, the speed of each precision, memory, and NCCL.
+"""Checks mt on this machine's GPUs: numbers compared with the CPU, speed and memory of each precision, and NCCL.
 
 python scripts/gpu_check.py [--sizes tiny,base] [--compile] [--device cpu]
 
-Exits with 1 if a number is not what it should be. `--device cpu` tries out the program itself.
+The exit code is 1 if a check fails. `--device cpu` tests the script itself.
 """
 
 import argparse
@@ -32,7 +32,7 @@ SIZES = {
     "tiny": ModelConfig(d_model=128, d_ff=256, heads=4, encoder_layers=4, decoder_layers=4, dropout=0.0),
     "base": ModelConfig(dropout=0.0),
 }
-CLOSE = 1e-4  # largest difference of loss and gradients in fp32, relative to their norm
+CLOSE = 1e-4  # largest relative difference of loss and gradients in fp32
 PRECISIONS = {"cuda": (Precision.fp32, Precision.tf32, Precision.bf16, Precision.fp16), "cpu": (Precision.fp32,)}
 
 
@@ -43,7 +43,7 @@ class Text:
     source: Tensor
     target_in: Tensor
     target_out: Tensor
-    non_padding: Tensor  # positions of the tokens in the flattened target_out
+    non_padding: Tensor  # positions of the non-padding tokens in the flattened target_out
 
     @classmethod
     def make(cls, rows: int, longest: int, device: torch.device) -> "Text":
@@ -67,9 +67,9 @@ class Text:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Check mt on this machine's GPUs.")
     parser.add_argument("--sizes", default="tiny,base", type=lambda text: text.split(","))
-    parser.add_argument("--compile", action="store_true", help="the speed of torch.compile too (minutes)")
+    parser.add_argument("--compile", action="store_true", help="also measure torch.compile (minutes)")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    parser.add_argument("--tokens", type=int, default=8000, help="about this many source and target tokens a batch")
+    parser.add_argument("--tokens", type=int, default=8000, help="approximate source and target tokens per batch")
     arguments = parser.parse_args()
     device = Device(arguments.device)
     print(start_runtime(device, Precision.fp32, 0).describe(), f"torch {torch.__version__}", sep=", ")
@@ -85,8 +85,8 @@ def main() -> int:
     if processes > 1:
         good &= _several_processes(device)
     else:
-        print("one GPU: several processes are not checked")
-    print("everything is as it should be" if good else "SOMETHING IS NOT AS IT SHOULD BE, see above")
+        print("one GPU: training on several processes is not checked")
+    print("all checks passed" if good else "CHECKS FAILED, see above")
     return 0 if good else 1
 
 
@@ -96,7 +96,7 @@ def _model(size: str, device: torch.device) -> Transformer:
 
 
 def _same_numbers(device: Device) -> bool:
-    """Compare loss, gradients and translations in fp32 with those of the CPU."""
+    """Compare loss, gradients and translations in fp32 with those on the CPU."""
     found: list[tuple[float, Tensor, list[list[tuple[int, ...]]]]] = []
     for where in (Device.cpu, device):
         runtime = start_runtime(where, Precision.fp32, 0)
@@ -120,7 +120,7 @@ def _same_numbers(device: Device) -> bool:
 
 
 def _speed(size: str, device: Device, precision: Precision, compiled: bool, tokens: int) -> None:
-    """Print the speed of updates of one batch, as in training, over some seconds."""
+    """Measure updates of one batch each for some seconds, and print the speed."""
     runtime = start_runtime(device, precision, 0)
     model = _model(size, runtime.device).train()
     if compiled:
@@ -132,7 +132,7 @@ def _speed(size: str, device: Device, precision: Precision, compiled: bool, toke
     if runtime.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     for number in range(10**6):
-        if number == len(texts):  # all kernels are there
+        if number == len(texts):  # each shape has run once, so all kernels are loaded
             began, done = time.monotonic(), 0
         text = texts[number % len(texts)]
         scaler.scale(text.loss(model, runtime)).backward()
@@ -150,7 +150,7 @@ def _speed(size: str, device: Device, precision: Precision, compiled: bool, toke
 
 
 def _several_processes(device: Device) -> bool:
-    """Compare twenty updates of two processes with those of one."""
+    """Compare the weights after 20 updates on two processes with those on one."""
     with tempfile.TemporaryDirectory() as folder:
         weights = []
         for count in (1, 2):

@@ -1,4 +1,4 @@
-"""Rewrites docs/keys.md, the reference of all groups and keys; `--check` only says whether it is up to date.
+"""Writes docs/keys.md, the reference of all groups and keys; `--check` only reports whether it is up to date.
 
 python scripts/keys_reference.py [--check]
 """
@@ -14,12 +14,13 @@ INTRODUCTION = """# All keys
 
 This page is generated from the code by `python scripts/keys_reference.py`. `mt COMMAND --help` shows the same.
 
-A key is set as `key=value` after a command. [Settings and sweeps](settings.md) explains which setting wins.
+To set a key, write `key=value` after the command. [Settings](settings.md) explains which setting wins. Experiments and
+groups change some of the defaults below; `--cfg job` shows the values of a command.
 """
 
 
 def reference() -> str:
-    """The page: the groups with their choices, then each key once, with the commands that take it."""
+    """The page: the groups with their choices, then each key with the commands that have it."""
     groups = dict.fromkeys(group for command in COMMANDS.values() for group in command.groups)
     parts = [INTRODUCTION, "## Groups", "", "| group | choices | commands |", "|---|---|---|"]
     for group in groups:
@@ -36,14 +37,14 @@ def reference() -> str:
 
 
 def _row(name: str) -> str:
-    """One key. If it means different things to different commands, each is named."""
+    """A table row for one key. If the meaning depends on the command, each meaning names its commands."""
     fields = {command.name: command.keys[name] for command in COMMANDS.values() if name in command.keys}
     meanings = dict.fromkeys(item.metadata["help"] for item in fields.values())
     if len(meanings) == 1:
         meaning = next(iter(meanings))
     else:
         takers = {text: [one for one, item in fields.items() if item.metadata["help"] == text] for text in meanings}
-        meaning = "; ".join(f"{' and '.join(commands)}: {text}" for text, commands in takers.items())
+        meaning = "; ".join(f"{', '.join(commands)}: {text}" for text, commands in takers.items())
     defaults = " or ".join(f"`{text}`" for text in dict.fromkeys(map(default_text, fields.values())) if text)
     values = " or ".join(dict.fromkeys(map(allowed, fields.values())))
     return "| " + " | ".join([f"`{name}`", defaults, _cell(meaning), _cell(values), ", ".join(fields)]) + " |"
@@ -62,7 +63,7 @@ def main() -> int:
     if "--check" not in sys.argv[1:]:
         PAGE.write_text(reference(), encoding="utf-8")
     elif found != reference():
-        print(f"{PAGE} is out of date: python scripts/keys_reference.py", file=sys.stderr)
+        print(f"{PAGE} is out of date: run python scripts/keys_reference.py", file=sys.stderr)
         return 1
     return 0
 

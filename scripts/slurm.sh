@@ -19,15 +19,15 @@
 #SBATCH --signal=B:USR1@180
 
 set -uo pipefail
-export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=150 # seconds for saving, after which torch's launcher kills
+export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=150 # seconds for saving, after which torchrun kills the processes
 
 warned=
 warn() {
     warned=yes
-    # To the processes of the step, not to this shell. They save, and end with exit code 143
+    # Signals the processes of the step, but not this shell. They save and exit with code 143
     scancel --signal=TERM "$SLURM_JOB_ID"
 }
-trap warn USR1 TERM # the warnings of the time limit and of preemption
+trap warn USR1 TERM # the warnings before the time limit and on preemption
 
 head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 port=$((20000 + SLURM_JOB_ID % 20000)) # so that two jobs on one node use different ports
@@ -44,7 +44,7 @@ training=$!
 wait "$training"
 code=$?
 if [[ -n $warned ]]; then
-    while kill -0 "$training" 2>/dev/null; do # a warning ends `wait`, and may come twice
+    while kill -0 "$training" 2>/dev/null; do # a warning interrupts `wait`, and may come twice
         wait "$training"
     done
     scontrol requeue "$SLURM_JOB_ID"

@@ -1,4 +1,4 @@
-"""Shared fixtures: a toy model and its tokenizers, and a watch over tests that leave a choice to the machine."""
+"""Shared fixtures: a toy model, its tokenizers, and a check that tests do not depend on the machine."""
 
 import signal
 import subprocess
@@ -10,20 +10,20 @@ from tests_support import toy_pairs
 from mt.config.schema import Device, Precision
 from mt.runtime import device as device_module
 
-# Tests send themselves what nohup and a shell's background set aside
+# nohup and background jobs ignore these signals, which tests send to themselves
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-PROCESSORS = {"plain": False, "bf16": True}  # by name: whether they multiply in bfloat16
+PROCESSORS = {"plain": False, "bf16": True}  # {name: whether it has bfloat16 instructions}
 
 
 def pytest_addoption(parser):
-    parser.addoption("--processor", choices=PROCESSORS, help="the whole suite as on a CPU without or with bfloat16")
+    parser.addoption("--processor", choices=PROCESSORS, help="run the tests as on a CPU without or with bfloat16")
 
 
 @pytest.fixture(params=PROCESSORS)
 def processor(request, monkeypatch):
-    """The name of a simulated CPU, without or with instructions for bfloat16."""
+    """The name of a simulated CPU, without or with bfloat16 instructions."""
     simulate_processor(monkeypatch, request.param)
     return request.param
 
@@ -35,10 +35,10 @@ def simulate_processor(monkeypatch, name):
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_to_auto(request, monkeypatch):
-    """Fails a test that lets `auto` choose its device or precision, unless it is marked to be about that.
+    """Fails a test that lets `auto` choose its device or precision, unless it is marked as `auto`.
 
-    Such a test would compare other numbers on another machine. Commands that are run in processes of their own must
-    name both on their command lines.
+    The numbers of such a test would depend on the machine. Commands that run in subprocesses must name both on their
+    command lines.
     """
     if name := request.config.getoption("processor"):
         simulate_processor(monkeypatch, name)
@@ -69,7 +69,7 @@ def nothing_is_left_to_auto(request, monkeypatch):
 
 
 def left_to_auto(arguments):
-    """What a command line of mt, if it is one, leaves to the machine."""
+    """The keys that a command line of mt leaves to `auto`; none for other commands."""
     named = {str(argument).partition("=")[0] for argument in arguments}
     if "train" in named:
         return [key for key in ("device", "precision") if f"train.{key}" not in named]
@@ -98,7 +98,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def toy_model(toy_tokenizers):
-    """Untrained, in evaluation mode, with biases and output sharp enough that hypotheses differ."""
+    """An untrained model in evaluation mode, with large output weights, so that hypotheses differ."""
     from mt.config.schema import ModelConfig
     from mt.model.transformer import Transformer
 

@@ -1,4 +1,4 @@
-"""Small things that tests of corpora share."""
+"""Helpers for tests of corpora."""
 
 from pathlib import Path
 
@@ -15,11 +15,11 @@ def paired(folder: Path, source: bytes, target: bytes) -> list[Bitext]:
 
 
 def quiet(line: str) -> None:
-    """A report that goes nowhere."""
+    """A report that discards its lines."""
 
 
 def all_parts(found: Sources) -> tuple[list[Bitext], list[Bitext], dict[str, list[Bitext]]]:
-    """Every split; test files are looked for only now."""
+    """Every split. This call finds the test files."""
     return found.train, found.dev, found.tests
 
 

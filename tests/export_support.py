@@ -1,4 +1,4 @@
-"""A toy model that has learned a little, and its export, for the tests of both engines."""
+"""A briefly trained toy model and its export, for tests of both engines."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ SIZES = {"d_model": 16, "d_ff": 23, "heads": 2, "encoder_layers": 2, "decoder_la
 
 
 def learn(model, tokenizers):
-    """Some updates, so that sentences end by themselves and hypotheses have scores of all sizes."""
+    """Train for some updates, so that translations end by themselves and hypotheses have different scores."""
     longest, pairs = model.longest_input(), toy_pairs(100)
     sides = ([ids[:longest] for ids in tokenizers.source.encode(lines)] for lines in zip(*pairs, strict=True))
     batch = collate(*sides, np.arange(len(pairs)))

@@ -1,9 +1,9 @@
-"""What each process of a test does: trains the configurations of a JSON file one after another, in one process group.
+"""The program of each process of a test: trains the configurations of a JSON file in order, in one process group.
 
-An entry is {"config": plain configuration} and maybe "code", the exit code to expect; "signal": [rank, update, number],
-which that rank gets while the run is at that update and "during" is under way; "nan": [rank, update], whose gradient is
-not finite there; "wrong": true for the classic mistake, each process dividing by the tokens of its own batch. With
-`fail RANK UPDATE` before it, the rest is a command line of mt.
+An entry is {"config": plain configuration} with these optional keys. "code" is the expected exit code. "signal": [rank,
+update, number] sends a signal to a rank at an update, while it is in the activity "during" (default "update"). "nan":
+[rank, update] makes a gradient not finite. With "wrong": true, each process divides by the tokens of its own batch, a
+classic mistake. After the arguments `fail RANK UPDATE`, the rest is a command line of mt.
 """
 
 import json
@@ -28,7 +28,7 @@ from mt.training.run import train
 from mt.training.state import TrainerState
 
 PLACES = {"update": (TrainerState, "advance"), "decoding": (Translator, "_search"), "saving": (saving, "pack")}
-now = {"update": 0, "target_tokens": 0}  # the last update done, and the tokens of the one under way
+now = {"update": 0, "target_tokens": 0}  # the last finished update, and the tokens of the current one
 
 
 def counting(advance):
@@ -77,7 +77,7 @@ def not_a_number(loss, rank, update):
 
 def main(path):
     for entry in json.loads(Path(path).read_text(encoding="utf-8")):
-        torch.manual_seed(99)  # what is left over from before must not matter
+        torch.manual_seed(99)  # the random state of earlier runs must not matter
         now["update"] = 0
         changes = [(TrainerState, "advance", counting)]
         if "signal" in entry:
@@ -97,7 +97,7 @@ def main(path):
 
 
 def fail(rank, number_of_update, arguments):
-    """`mt ARGUMENTS`, in which one rank has a fault."""
+    """Run `mt ARGUMENTS` with an error on one rank."""
 
     def broken(learner, *rest):
         if distributed.rank() == rank and now["update"] == number_of_update:

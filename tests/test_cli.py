@@ -1,4 +1,4 @@
-"""From a command line to an exit code: flags, help, and what mistakes and errors look like."""
+"""Command lines and exit codes: flags, help, and the messages for mistakes and errors."""
 
 import errno
 import os
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What the functions behind the commands were given, in order: none of them does its work."""
+    """The arguments of the functions behind the commands, in order. Stand-ins replace the functions."""
     seen: list[tuple[str, object]] = []
 
     def stand_in(name, result):
@@ -147,7 +147,7 @@ def test_cfg_job_prints_what_would_run(capsys, calls, trained):
     assert printed["run"]["name"] == "multi30k-en-de-optim.warmup_steps.7"
     assert main(["evaluate", "--cfg=job", f"checkpoint={trained}"]) == 0
     assert yaml.safe_load(capsys.readouterr().out)["decode"]["beam_size"] == 7
-    assert main(["-c", "job"]) == 2  # a command comes first
+    assert main(["-c", "job"]) == 2  # the command is missing
     assert main(["average", f"checkpoint={trained}", "-c", "job"]) == 0
     assert yaml.safe_load(capsys.readouterr().out) == {"checkpoint": str(trained), "count": 5, "which": "last"}
     assert calls == []
@@ -190,7 +190,7 @@ def test_our_own_bugs_keep_their_traceback(monkeypatch):
 
 
 def one_of_several(launcher, *arguments):
-    """`mt ARGUMENTS` in a process that is told to be one of several, started by a launcher of a process number."""
+    """Run `mt ARGUMENTS` as one of several processes, whose launcher has this process id."""
     environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MT_LAUNCHER": str(launcher)}
     command = [sys.executable, "-m", "mt", *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60)
@@ -200,7 +200,7 @@ def one_of_several(launcher, *arguments):
     "arguments", [["train", "train.device=cpu", "train.precision=fp32", "--cfg", "job"], ["--help"]]
 )
 def test_a_process_whose_launcher_has_ended_does_nothing(arguments):
-    orphan = one_of_several(os.getppid(), *arguments)  # the parent of these processes is the tests' own
+    orphan = one_of_several(os.getppid(), *arguments)  # not its parent, so the launcher counts as ended
     assert (orphan.returncode, orphan.stdout) == (2, "")
     assert orphan.stderr == "error: the process that started this one has ended\n"
     child = one_of_several(os.getpid(), *arguments)

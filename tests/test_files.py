@@ -1,4 +1,4 @@
-"""Files and folders that are complete or absent, one writer, and what dead processes left."""
+"""Atomic files and folders, locks, and the leftovers of dead processes."""
 
 import errno
 import io
@@ -15,7 +15,7 @@ from mt.files import Unfinished, atomic_folder, atomic_write, locked, restore_re
 
 
 class Killed(BaseException):
-    """Passes `except Exception`, as a kill passes everything; `finally` alone still runs."""
+    """Simulates a kill: `except Exception` does not catch it, but `finally` still runs."""
 
 
 def names(folder):
@@ -23,7 +23,7 @@ def names(folder):
 
 
 def make(path, name, resume=False, error=None):
-    """Make a folder that holds a file of this name, unless an error is raised meanwhile; its temporary folder."""
+    """Write a folder that holds a file of this name, then raise `error` if given. Returns the temporary folder."""
     with atomic_folder(path, resume) as unfinished:
         (unfinished / name).write_text(name)
         if error is not None:
@@ -74,7 +74,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
 
 
 def left_behind(tmp_path):
-    """Temporary folders of a dead process, of one with this process's number, and of others; the first two's names."""
+    """Make temporary folders of two dead processes, one with this process's id, and of others. Returns their names."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     host = socket.gethostname()
@@ -98,7 +98,7 @@ def test_what_dead_processes_left_is_removed_and_what_living_ones_write_stays(tm
 @pytest.mark.parametrize("own", [True, False])
 def test_resuming_takes_over_what_a_dead_process_left(tmp_path, own):
     dead, others = left_behind(tmp_path)
-    if not own:  # usually the numbers differ
+    if not own:  # usually the ids differ
         (tmp_path / dead[1] / "content").unlink()
         (tmp_path / dead[1]).rmdir()
     with atomic_folder(tmp_path / "a", resume=True) as unfinished:

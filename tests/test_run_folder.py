@@ -33,17 +33,17 @@ def test_a_checkpoint_folder_is_itself_whatever_the_index_says(store, toy_model,
 def test_a_missing_or_empty_folder_is_refused_with_its_key(tmp_path):
     with pytest.raises(UserError, match=r"^checkpoint=.*none: there is no folder"):
         find_checkpoint(tmp_path / "none")
-    with pytest.raises(UserError, match=r"^checkpoint=.*: there is no checkpoint in it"):
+    with pytest.raises(UserError, match=r"^checkpoint=.*: it contains no checkpoint"):
         find_checkpoint(tmp_path)
     (tmp_path / "checkpoints").mkdir()  # of a run that was killed before it saved anything
-    with pytest.raises(UserError, match=r"^train\.init_from=.*: there is no checkpoint in it"):
+    with pytest.raises(UserError, match=r"^train\.init_from=.*: it contains no checkpoint"):
         find_checkpoint(tmp_path, "train.init_from")
 
 
 def test_an_export_is_found_only_if_it_is_wanted(tmp_path):
     (tmp_path / "export.json").write_text("{}")
     assert find_checkpoint(tmp_path, exports=True) == tmp_path
-    with pytest.raises(UserError, match="is an export, which mt translate alone can use") as error:
+    with pytest.raises(UserError, match="is an export, which only mt translate can use") as error:
         find_checkpoint(tmp_path)
     assert "\n" not in str(error.value)
 

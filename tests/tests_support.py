@@ -1,4 +1,4 @@
-"""Small things that tests share: a toy language that can be learned in seconds."""
+"""Helpers for tests, with a toy language that can be learned in seconds."""
 
 import json
 import random
@@ -46,7 +46,7 @@ def toy_pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
 
 
 def write_pairs(folder: Path, name: str, pairs: list[tuple[str, str]]) -> list[str]:
-    """Two files of plain text, given as the command line wants them: [source path, target path]."""
+    """Write pairs to two text files, and return [source path, target path]."""
     paths = []
     for column, language in enumerate(("en", "de")):
         path = folder / f"{name}.{language}"
@@ -56,7 +56,7 @@ def write_pairs(folder: Path, name: str, pairs: list[tuple[str, str]]) -> list[s
 
 
 def toy_config(folder: Path, **train: Any) -> TrainConfig:
-    """A run of seconds on the toy language; without dropout, so that nothing but the updates decides."""
+    """A run of some seconds on the toy language, without dropout, so that only the updates affect the result."""
     pairs = toy_pairs(260)
     settings = {"max_updates": 5, "update_tokens": 300, "batch_tokens": 4000, "average": 1, "log_every": 1}
     return TrainConfig(
@@ -78,7 +78,7 @@ def toy_config(folder: Path, **train: Any) -> TrainConfig:
 
 
 def save_checkpoint(store, model, tokenizers, update, score=None, state=None) -> Path:
-    """A checkpoint of a model in a store, made its last one."""
+    """Save a model as the last checkpoint of a store, and return its folder."""
     name, meta = checkpoint_name(update), {"update": update, "score": score}
     config = TrainConfig(model=model.config, decode=DecodeConfig(beam_size=7))
     write_checkpoint(store.folder / name, dict(model.named_parameters()), config, tokenizers, meta, state)
@@ -92,13 +92,13 @@ def last_weights(run: RunFolder) -> dict[str, Tensor]:
 
 
 def records(folder: Path, kind: str | None = None) -> list[dict[str, Any]]:
-    """The lines of a run's metrics.jsonl, all or those of a kind."""
+    """The lines of a run's metrics.jsonl, or only those of a kind."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [line for line in lines if kind in (None, line["kind"])]
 
 
 def raw_events(run: Path) -> list[tuple[str, int, bytes]]:
-    """All numbers in TensorBoard's files of a run, hidden or not, but those that measure time or memory."""
+    """All numbers in a run's TensorBoard files, including hidden ones, except time and memory."""
     found = []
     for path in sorted((run / "tensorboard").glob("events.*")):
         for event in EventFileLoader(str(path)).Load():

@@ -1,4 +1,4 @@
-"""Small things that tests of tokenizers share: a made-up language, and tokenizers of it."""
+"""Helpers for tests of tokenizers: a made-up language and its tokenizers."""
 
 import random
 
@@ -12,7 +12,7 @@ LETTERS = "abcdefghijklmnoprstuvwzäöü"
 
 
 def made_up(count: int, seed: int) -> list[str]:
-    """Lines of eight words out of 150 that nobody speaks."""
+    """Lines of eight words, drawn from 150 made-up words."""
     generator = random.Random(seed)
     words = ["".join(generator.choices(LETTERS, k=generator.randint(2, 9))) for _ in range(150)]
     return [" ".join(generator.choices(words, k=8)) for _ in range(count)]
@@ -24,7 +24,7 @@ WORDS = TokenizerConfig(kind=TokenizerKind.word, vocab_size=100, min_frequency=2
 
 
 def train(config: TokenizerConfig, source=SOURCE, target=TARGET, seed=1, log=None) -> Tokenizers:
-    """Trained on the made-up lines, unless others are given."""
+    """Train tokenizers, by default on the made-up lines."""
     lines = [lambda: iter(source), lambda: iter(target)]
     return train_tokenizers(lines, config, ("en", "de"), seed, log or (lambda line: None))
 

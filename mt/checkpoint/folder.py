@@ -3,7 +3,7 @@
 model.safetensors    a tied matrix is stored once
 config.yaml          the whole configuration of the training
 tokenizer.*          everything that turns text into ids and back
-training_state.pt    plain types only, opened with weights_only
+training_state.pt    plain types only, loaded with weights_only
 meta.json            format version, update, score, SHA-256 of the other files
 """
 
@@ -54,7 +54,7 @@ class Checkpoint:
             self._intact(name)
 
     def _intact(self, name: str) -> Path:
-        """The path of a file, which is verified if it was not before. Raises Corrupt."""
+        """The path of a file, after verifying it once. Raises Corrupt."""
         if name not in self._verified:
             verify_hash(self.folder / name, self.meta["hashes"].get(name))
             self._verified.add(name)
@@ -74,16 +74,16 @@ class Checkpoint:
         return model.eval()
 
     def load_into(self, model: Transformer) -> None:
-        """Copy the weights into a model. Raises UserError unless names and shapes are exactly the model's."""
+        """Copy the weights into a model. Raises UserError if names or shapes differ from the model's."""
         weights, parameters = self.load_weights(), dict(model.named_parameters())
         if parameters.keys() != weights.keys():
             odd = sorted(parameters.keys() ^ weights.keys())
-            raise UserError(f"{self.folder}: the weights do not fit the configured model: {odd[0]} is on one side only")
+            raise UserError(f"{self.folder}: the weights do not fit the configured model: only one has {odd[0]}")
         with torch.no_grad():
             for name, parameter in parameters.items():
                 stored, expected = tuple(weights[name].shape), tuple(parameter.shape)
                 if stored != expected:
-                    raise UserError(f"{self.folder}: {name} has shape {stored}, but in the model {expected}")
+                    raise UserError(f"{self.folder}: {name} has shape {stored}, but the model needs {expected}")
                 parameter.copy_(weights[name])
 
     def load_tokenizers(self) -> Tokenizers:
@@ -106,7 +106,7 @@ class Checkpoint:
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
-    """The meta.json of a checkpoint. Raises Corrupt for another content, UserError for another format."""
+    """Read a checkpoint's meta.json. Raises Corrupt if it is invalid, UserError for another format."""
     path = folder / META
     with explain_os_errors(f"{path} cannot be read", Corrupt, (ValueError,)):
         meta = json.loads(path.read_text(encoding="utf-8"))
@@ -115,7 +115,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
     if meta.get("format") != FORMAT:
         newer = isinstance(meta.get("format"), int) and meta["format"] > FORMAT
         way_out = "upgrade mt" if newer else "use the mt that wrote it"
-        raise UserError(f"{folder} has checkpoint format {meta.get('format')}, this mt reads {FORMAT}: {way_out}")
+        raise UserError(f"{folder} has checkpoint format {meta.get('format')}, but this mt reads {FORMAT}: {way_out}")
     if not all(isinstance(meta.get(key), kind) for key, kind in _META_KINDS.items()):
         raise Corrupt(f"{path} does not describe a checkpoint")
     return meta
@@ -129,7 +129,7 @@ def write_checkpoint(
     meta: Mapping[str, Any],
     state: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a checkpoint. A kill at any moment leaves it complete or absent. Raises UserError for a full disk."""
+    """Write a checkpoint atomically. Raises UserError if it cannot be written, as on a full disk."""
     tensors = {key: tensor.detach().cpu().contiguous() for key, tensor in weights.items()}
     try:
         with atomic_folder(folder) as unfinished:
@@ -137,7 +137,7 @@ def write_checkpoint(
             if state is not None:
                 torch.save(dict(state), unfinished / STATE)
             (unfinished / CONFIG).write_text(to_yaml(config), encoding="utf-8")
-            shutil.copymode(unfinished / CONFIG, unfinished / WEIGHTS)  # safetensors lets nobody else read it
+            shutil.copymode(unfinished / CONFIG, unfinished / WEIGHTS)  # safetensors makes it owner-only
             tokenizers.save(unfinished)
             full_meta = {
                 "format": FORMAT,
@@ -148,8 +148,8 @@ def write_checkpoint(
                 "hashes": {file.name: sha256_of(file) for file in sorted(unfinished.iterdir())},
             }
             (unfinished / META).write_text(json.dumps(full_meta, indent=1), encoding="utf-8")
-    except (OSError, SafetensorError, RuntimeError) as error:  # a full disk raises another one in each of the writers
-        full = shutil.disk_usage(folder.parent).free < 2**20  # torch's message does not always tell
+    except (OSError, SafetensorError, RuntimeError) as error:  # each writer raises a different one for a full disk
+        full = shutil.disk_usage(folder.parent).free < 2**20  # torch's message does not always say so
         if type(error) is RuntimeError and "writ" not in str(error) and not full:
             raise
         reason = "No space left on device" if full else first_line(error)

@@ -24,7 +24,7 @@ class CheckpointStore:
         self.index = run.read_index
 
     def set(self, **roles: str | None) -> None:
-        """Change roles in the index, all at once; None removes a role."""
+        """Update roles in the index atomically; None removes a role."""
         self._write_index(self.index() | roles)
 
     def _write_index(self, roles: Mapping[str, str | None]) -> None:
@@ -41,7 +41,7 @@ class CheckpointStore:
         return sorted(found, key=lambda name: int(name.removeprefix("update-")))
 
     def clean(self) -> None:
-        """Remove the unfinished files and folders of killed processes."""
+        """Restore replaced checkpoints; remove unfinished files of killed processes."""
         restore_replaced(self.folder)
         for path in self.folder.glob(".*"):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
@@ -57,8 +57,8 @@ class CheckpointStore:
     def newest(self, warn: Callable[[str], None]) -> Checkpoint | None:
         """The newest intact checkpoint, from which the run resumes; None if none was ever saved.
 
-        Newer ones, which are corrupt, are renamed and reported to `warn`. Raises UserError if all are corrupt: a run
-        that has saved something never starts again by itself.
+        Newer corrupt ones are renamed and reported to `warn`. Raises UserError if all are corrupt: a run that has
+        saved something never starts from scratch by itself.
         """
         corrupt: list[tuple[str, Corrupt]] = []
         for name in reversed(self._folders()):
@@ -88,7 +88,7 @@ class CheckpointStore:
         try:
             index = self.index()
         except UserError as error:
-            warn(f"{error}; it is written again")
+            warn(f"{error}; it is rewritten")
             index = {}
         there = {role: name for role, name in index.items() if (self.folder / name / META).exists()}
         if there | {"last": last} != index:
@@ -97,7 +97,7 @@ class CheckpointStore:
     def delete(self, names: Sequence[str]) -> None:
         """Remove checkpoints, except those that the index names."""
         for name in set(names) - set(self.index().values()):
-            gone = self.folder / f".{name}.deleted"  # renamed first, so that a kill leaves no half of a checkpoint
+            gone = self.folder / f".{name}.deleted"  # renamed first, so that a kill leaves no partial checkpoint
             with suppress(OSError):
                 shutil.rmtree(gone, ignore_errors=True)
                 (self.folder / name).rename(gone)
@@ -127,7 +127,7 @@ class CheckpointStore:
         return self.intact(name) and read_meta(self.folder / name).get("average_of") == members
 
     def pick(self, count: int, which: Which) -> list[str]:
-        """The last, or the best validated, checkpoints, in order of their updates."""
+        """The last or the best validated checkpoints, in order of their updates."""
         names = self.names()
         if which is Which.best:
             scores = {name: read_meta(self.folder / name).get("score") for name in names}

@@ -1,4 +1,4 @@
-"""The table of commands. To add one, write a module like these, slow imports inside functions, and list it here."""
+"""The table of commands. To add one, write a module like these (slow imports inside functions) and list it here."""
 
 from mt.commands import average, evaluate, export, prepare, train, translate
 

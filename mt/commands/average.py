@@ -1,4 +1,4 @@
-"""`mt average`: average checkpoints of a run into one more checkpoint, and print its folder."""
+"""`mt average`: average checkpoints of a run into a new checkpoint, and print its folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +15,8 @@ from mt.runtime.process import say
 @dataclass(frozen=True)
 class AverageConfig:
     checkpoint: str = key("", "a run folder")
-    count: int = key(5, "number of checkpoints", low=1)
-    which: Which = key(Which.last, "the last, or the best, ones")
+    count: int = key(5, "number of checkpoints to average", low=1)
+    which: Which = key(Which.last, "average the last or the best checkpoints")
 
 
 def run(overrides: list[str]) -> int:
@@ -24,7 +24,7 @@ def run(overrides: list[str]) -> int:
     from mt.checkpoint.store import CheckpointStore
 
     config: AverageConfig = compose(COMMAND, overrides)
-    find_checkpoint(config.checkpoint)  # for its error messages
+    find_checkpoint(config.checkpoint)  # reports a wrong path
     folder = RunFolder(Path(config.checkpoint).absolute())
     store = CheckpointStore(folder)
     if not store.names():
@@ -32,15 +32,17 @@ def run(overrides: list[str]) -> int:
     with locked(folder.lock, report=say):
         names = store.pick(config.count, config.which)
         if len(names) < config.count:
-            raise UserError(f"count={config.count}: there are only {len(names)} checkpoints in {store.folder}")
+            raise UserError(
+                f"count={config.count}: which={config.which.value} finds only {len(names)} in {store.folder}"
+            )
         print(store.average(names))
     return 0
 
 
 COMMAND = Command(
     name="average",
-    help="average checkpoints of a run into one more checkpoint",
+    help="average the weights of a run's checkpoints into a new checkpoint",
     config=AverageConfig,
     run=run,
-    examples=(("the last five", "mt average checkpoint=outputs/multi30k-en-de count=5"),),
+    examples=(("the last five checkpoints", "mt average checkpoint=outputs/multi30k-en-de count=5"),),
 )

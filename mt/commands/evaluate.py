@@ -15,14 +15,14 @@ from mt.runtime.process import say
 
 @dataclass(frozen=True)
 class EvaluateConfig(DecodingConfig):
-    input: str | None = key(None, "source text (default: the run's own test sets)")
-    reference: str | None = key(None, "reference translation of input")
+    input: str | None = key(None, "source file to score on (default: the run's own test sets)")
+    reference: str | None = key(None, "file of reference translations of input")
     output: str | None = key(None, "folder for scores and hypotheses (default: the run folder)")
     all_checkpoints: bool = key(False, "score every checkpoint of the run")
 
 
 def run(overrides: list[str]) -> int:
-    """Evaluate, in as many processes as the overrides ask for."""
+    """Evaluate in as many processes as `devices` says."""
     from mt.runtime.launcher import run_in_processes
 
     config: EvaluateConfig = compose(COMMAND, overrides)
@@ -31,7 +31,7 @@ def run(overrides: list[str]) -> int:
 
 
 def evaluate(config: EvaluateConfig) -> int:
-    """Print a table of scores, and write scores and hypotheses to the run folder."""
+    """Print a table of scores, and write scores and hypotheses to `output` or the run folder."""
     from mt.checkpoint.folder import Checkpoint
     from mt.corpora.locate import locate
     from mt.decoding.translator import Translator
@@ -43,7 +43,7 @@ def evaluate(config: EvaluateConfig) -> int:
     runtime = start_runtime(config.device, config.precision, config.threads, together=True)
     folders = distributed.broadcast(lambda: _checkpoints(config))
     data = Checkpoint.open(folders[0]).config.data
-    bleu_metric(data.target)  # before any work, in case a package is missing
+    bleu_metric(data.target)  # fails early if a package is missing
 
     def find_sets() -> dict[str, Any]:
         if config.input and config.reference:
@@ -74,12 +74,12 @@ def _checkpoints(config: EvaluateConfig) -> list[Path]:
 
     store = CheckpointStore(RunFolder(Path(config.checkpoint).absolute()))
     if not store.names():
-        raise UserError(f"all_checkpoints=true needs a run folder, checkpoint={config.checkpoint} has no checkpoints")
+        raise UserError(f"all_checkpoints=true needs a run folder; checkpoint={config.checkpoint} has no checkpoints")
     return [store.folder / name for name in store.names()]
 
 
 def _place(config: EvaluateConfig, checkpoint: Path, own_options: DecodeConfig) -> tuple[Path | None, str]:
-    """Folder and name of the scores; the run's own are "scores", and other names tell what is different."""
+    """Folder and name of the scores: "scores" for the run's own settings; other names say what differs."""
     run = run_of(checkpoint)
     of_run = run is not None and Path(config.checkpoint).absolute() == run.path and not config.all_checkpoints
     name = "scores" if of_run else f"scores-{checkpoint.name}"
@@ -100,6 +100,6 @@ COMMAND = Command(
     inherited=Inherited("checkpoint", sections=("decode",)),
     examples=(
         ("the run's own test sets", "mt evaluate checkpoint=outputs/multi30k-en-de"),
-        ("other text", "mt evaluate checkpoint=outputs/multi30k-en-de input=x.en reference=x.de"),
+        ("your own files", "mt evaluate checkpoint=outputs/multi30k-en-de input=x.en reference=x.de"),
     ),
 )

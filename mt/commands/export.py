@@ -1,4 +1,4 @@
-"""`mt export`: convert a checkpoint for CTranslate2, and check the result against mt's own search."""
+"""`mt export`: convert a checkpoint to CTranslate2, and compare its translations with those of mt."""
 
 import json
 import shlex
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from mt.evaluation.scoring import EvaluationSet
 
 CHECKED = 1000  # sentences of the development set that both engines translate
-ENOUGH_FOR_BLEU = 200  # sentences: with fewer, a single one moves BLEU too far
-# The largest differences allowed: the share of sentences translated differently by greedy search, and BLEU
+ENOUGH_FOR_BLEU = 200  # sentences: with fewer, a single one changes BLEU too much
+# Largest differences allowed: the share of sentences whose greedy translations differ, and BLEU points
 TOLERANCE = {ExportType.float32: (0.02, 0.5), ExportType.int8: (0.5, 1.0)}
 
 
 @dataclass(frozen=True)
 class ExportConfig:
-    checkpoint: str = key("", "a run folder (its average, else its best checkpoint) or a checkpoint folder")
+    checkpoint: str = key("", "a checkpoint folder, or a run folder for its average or else its best checkpoint")
     type: ExportType = key(ExportType.float32, "number format of the weights; int8 is a quarter of the size")
     output: str | None = key(None, "folder of the export (default: exports/ in the run folder)")
-    input: str | None = key(None, "source text to compare the engines on (default: the run's development set)")
-    reference: str | None = key(None, "reference translation of input")
+    input: str | None = key(None, "source file for comparing the engines (default: the run's development set)")
+    reference: str | None = key(None, "file of reference translations of input")
     threads: int = key(0, "CPU threads; 0 is all cores", low=0)
 
 
@@ -42,7 +42,7 @@ def run(overrides: list[str]) -> int:
 
 
 def export(config: ExportConfig) -> int:
-    """Convert, translate the same text with both engines, and refuse an export that differs too much."""
+    """Convert, translate the same text with both engines, and reject an export that differs too much."""
     from mt.checkpoint.folder import Checkpoint
     from mt.decoding.exported import is_export
 
@@ -54,7 +54,7 @@ def export(config: ExportConfig) -> int:
     name = f"{checkpoint.folder.name}-ctranslate2-{config.type.value}"
     folder = Path(config.output).absolute() if config.output else exports / name
     if folder.exists() and not is_export(folder) and any(folder.iterdir()):
-        raise UserError(f"output={folder} holds something else: name another folder")
+        raise UserError(f"output={folder} is not an export: choose another folder")
     chosen = _check_set(config, checkpoint)
     with explain_os_errors(f"cannot write {folder}"), atomic_folder(folder) as unfinished:
         _write(checkpoint, config, unfinished)
@@ -76,11 +76,11 @@ def _check_set(config: ExportConfig, checkpoint: "Checkpoint") -> "EvaluationSet
     try:
         return EvaluationSet.read(locate(checkpoint.config.data, say, training=False).dev)
     except UserError as error:
-        raise UserError(f"{error}; or give input= and reference= to check the export with") from error
+        raise UserError(f"{error}; or give input= and reference= for the check") from error
 
 
 def _write(checkpoint: "Checkpoint", config: ExportConfig, folder: Path) -> None:
-    """Write the files that translating needs, and their hashes."""
+    """Write the files needed for translation, and their hashes."""
     from mt.decoding.conversion import convert
     from mt.decoding.exported import EXPORT_FORMAT
 
@@ -118,8 +118,8 @@ def _compare(checkpoint: "Checkpoint", config: ExportConfig, chosen: "Evaluation
     most, farthest = TOLERANCE[config.type]
     if share * len(lines) > max(1, most * len(lines)) or (len(lines) >= ENOUGH_FOR_BLEU and difference > farthest):
         other_way = "type=float32" if config.type is ExportType.int8 else "a later checkpoint, or input= and reference="
-        limits = f"at most {most:.0%} may differ with greedy search, and {farthest} BLEU"
-        raise UserError(f"the export is refused ({text}): {limits}: try {other_way}")
+        limits = f"at most {most:.0%} of greedy translations and {farthest} BLEU may differ"
+        raise UserError(f"the export is rejected ({text}): {limits}: try {other_way}")
     return text
 
 
@@ -138,11 +138,11 @@ def _translate(
 
 COMMAND = Command(
     name="export",
-    help="convert a checkpoint for CTranslate2, and check it against mt's own search",
+    help="convert a checkpoint to CTranslate2, and compare its translations with mt's",
     config=ExportConfig,
     run=run,
     examples=(
         ("for faster translation on a CPU", "mt export checkpoint=outputs/multi30k-en-de"),
-        ("small", "mt export checkpoint=outputs/multi30k-en-de type=int8"),
+        ("four times smaller", "mt export checkpoint=outputs/multi30k-en-de type=int8"),
     ),
 )

@@ -1,4 +1,4 @@
-"""`mt prepare`: fetch, clean and tokenize the text of a training, and print the folder of the prepared corpus."""
+"""`mt prepare`: fetch, clean and tokenize the text of a run, and print the folder of the prepared corpus."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from mt.runtime.process import say
 
 @dataclass(frozen=True)
 class PrepareConfig:
-    seed: int = key(1, "seed of the sample that the tokenizer is trained on, if the corpus is large", low=0)
+    seed: int = key(1, "seed of the sample of a large corpus on which the tokenizer is trained", low=0)
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
 
@@ -31,12 +31,12 @@ def run(overrides: list[str]) -> int:
 
 COMMAND = Command(
     name="prepare",
-    help="fetch, clean and tokenize the text for a training with the same settings",
+    help="download, clean and tokenize the text that mt train uses with the same settings",
     config=PrepareConfig,
     run=run,
     groups=("experiment", "data", "tokenizer"),
     examples=(
-        ("the text of the default experiment", "mt prepare"),
+        ("the corpus of the default experiment", "mt prepare"),
         ("your own text", "mt prepare data=files 'data.train=[train.en,train.de]'"),
     ),
 )

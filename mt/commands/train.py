@@ -1,4 +1,4 @@
-"""`mt train`: train a model, or resume its training, then score its test sets once."""
+"""`mt train`: train a model, or resume a run, then score it on its test sets."""
 
 import os
 from collections.abc import Set
@@ -13,7 +13,7 @@ FALLBACK = "experiment=captions"
 
 
 def run(overrides: list[str], varied: Set[str] = frozenset()) -> int:
-    """Train in as many processes as the overrides ask for; without Multi30k, the default trains on the captions."""
+    """Train in as many processes as `train.devices` says; fall back to the captions if Multi30k is unavailable."""
     from mt.runtime.launcher import run_in_processes
     from mt.training.run import train
 
@@ -41,11 +41,11 @@ def run(overrides: list[str], varied: Set[str] = frozenset()) -> int:
 
 
 def sweep(overrides: list[str]) -> int:
-    """Train one run per combination of values, in order, after checking them all; the first failure ends it."""
+    """Check all combinations of values, then train one run for each, in order, until the first failure."""
     lines, varied = expand_sweep(COMMAND, overrides)
     names = [compose(COMMAND, line, varied).run.name for line in lines]
     for number, (line, name) in enumerate(zip(lines, names, strict=True), start=1):
-        place = f"training {number} of {len(lines)}, {name}"
+        place = f"run {number} of {len(lines)}, {name}"
         say(place)
         try:
             code = run(line, varied)
@@ -61,7 +61,7 @@ def sweep(overrides: list[str]) -> int:
 
 
 def _may_fall_back(overrides: list[str], config: TrainConfig) -> bool:
-    """Whether nobody chose the text. One of several processes leaves the decision to the mt that started it."""
+    """Whether the user chose no corpus. Worker processes leave the decision to the mt that started them."""
     chosen = {override.partition("=")[0] for override in overrides} & {"experiment", "data", "data.raw_dir"}
     languages = {config.data.source, config.data.target}
     multi30k = config.data.corpus is Corpus.multi30k and languages == {"en", "de"}

@@ -1,4 +1,4 @@
-"""`mt translate`: one translation per line, by the run's own search or by a named export."""
+"""`mt translate`: translate line by line, with mt's own search or with an export."""
 
 import os
 import sys
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from mt.decoding.exported import ExportedTranslator
     from mt.decoding.translator import Translator
 
-READ_LINES = 4096  # lines of a file that are translated together
+READ_LINES = 4096  # lines of a file translated at a time
 
 
 @dataclass(frozen=True)
 class TranslateConfig(DecodingConfig):
-    input: str | None = key(None, "source text, a line a sentence (default: standard input)")
+    input: str | None = key(None, "source file, one sentence per line (default: standard input)")
     output: str | None = key(None, "file for the translations (default: standard output)")
 
 
 def run(overrides: list[str]) -> int:
-    """Translate, in as many processes as the overrides ask for; an export always runs in this process."""
+    """Translate in as many processes as `devices` says; an export always runs in this process."""
     from mt.decoding.exported import is_export
     from mt.runtime.launcher import run_in_processes
 
@@ -43,7 +43,7 @@ def run(overrides: list[str]) -> int:
 
 
 def translate_with_export(config: TranslateConfig, folder: Path) -> int:
-    """Translate every line of the input with an export, without importing torch; like `translate`."""
+    """Like `translate`, but with an export and without importing torch."""
     from mt.decoding.exported import ExportedTranslator
 
     alone = config.devices == "1" and os.environ.get("WORLD_SIZE", "1") == "1"
@@ -56,9 +56,9 @@ def translate_with_export(config: TranslateConfig, folder: Path) -> int:
 
 
 def translate(config: TranslateConfig) -> int:
-    """Translate every line of the input, whatever its bytes; nothing else goes to standard output.
+    """Translate every line of the input, even invalid UTF-8. Only translations go to standard output.
 
-    If decode.nbest is above 1, each line has several: "line number ||| translation ||| score", numbers from 0.
+    If decode.nbest > 1, each hypothesis is a line "number ||| translation ||| score", with line numbers from 0.
     """
     from mt.checkpoint.folder import Checkpoint
     from mt.decoding.translator import Translator
@@ -66,7 +66,7 @@ def translate(config: TranslateConfig) -> int:
     from mt.runtime.device import start_runtime
 
     runtime = start_runtime(config.device, config.precision, config.threads, together=True)
-    # One process decides, in case a training changes the run's best checkpoint now
+    # Rank 0 decides, in case a training run changes the best checkpoint now
     folder = distributed.broadcast(lambda: find_checkpoint(config.checkpoint))
     translator = Translator.of(Checkpoint.open(folder), config.decode, runtime)
     if distributed.rank() == 0:
@@ -81,20 +81,20 @@ def _translate_lines(
     engine: "Translator | ExportedTranslator",
     shared: Callable[[Callable[[], list[str]]], list[str]],
 ) -> int:
-    """Translate the input. `shared` calls a function that reads, and gives its result to all processes."""
+    """Translate the input. `shared(read)` calls `read` on rank 0 and broadcasts its result."""
     input, output = config.input, config.output
     if input and output and os.path.exists(output) and os.path.samefile(input, output):
-        raise UserError(f"output={output} is the input: name another file")
+        raise UserError(f"output={output} is the input: choose another file")
     opened = _open("input", input, "rb", sys.stdin.buffer)
     with opened as source, _open("output", output, "wb", sys.stdout.buffer) as target:
         if source.isatty():
-            say(f"one sentence a line, {engine.describe()}; Ctrl-D ends")
+            say(f"one sentence per line, {engine.describe()}; Ctrl-D ends")
         damaged = number = cut = 0
         blocks = read_blocks(source, 1 if source.isatty() else READ_LINES)  # a person waits for each answer
         while lines := shared(lambda: next(blocks, [])):
             damaged += sum("\ufffd" in line for line in lines)
             if longer := engine.too_long(lines):
-                say(f"warning: {longer} lines are longer than the model's positions: their ends are not translated")
+                say(f"warning: {longer} lines exceed the model's maximum length and are translated only in part")
             for found in engine.translate_nbest(lines):
                 cut += found[0].at_limit
                 nbest = "".join(f"{number} ||| {each.text} ||| {each.score:.4f}\n" for each in found)
@@ -102,14 +102,14 @@ def _translate_lines(
                 number += 1
             target.flush()
     if damaged:
-        say(f"warning: {damaged} lines are not UTF-8: their bad bytes were read as U+FFFD")
+        say(f"warning: {damaged} lines are not UTF-8: invalid bytes were read as U+FFFD")
     if cut:
         say(f"warning: {cut} translations reached the length limit (decode.max_length_a, decode.max_length_b)")
     return 0
 
 
 def read_blocks(stream: Iterable[bytes], size: int) -> Iterator[list[str]]:
-    """The lines of a stream, `size` at a time, decoded whatever their bytes."""
+    """The lines of a stream, `size` at a time; invalid UTF-8 becomes U+FFFD."""
     lines, mark = iter(stream), "\ufeff"  # a byte order mark, dropped at the start of the stream only
     while block := list(islice(lines, size)):
         texts = [line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace") for line in block]
@@ -118,7 +118,7 @@ def read_blocks(stream: Iterable[bytes], size: int) -> Iterator[list[str]]:
 
 
 def _open(key: str, path: str | None, mode: str, standard: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
-    """The file that a key names, or the standard stream, which stays open."""
+    """The opened file of a key, or the standard stream, which is not closed."""
     if path is None:
         return nullcontext(standard)
     with explain_os_errors(f"{key}={path}, which is {Path(path).absolute()}"):
@@ -133,8 +133,8 @@ COMMAND = Command(
     groups=("decode",),
     inherited=Inherited("checkpoint", sections=("decode",)),
     examples=(
-        ("a file", "mt translate checkpoint=outputs/multi30k-en-de < in.en > out.de"),
+        ("translate a file", "mt translate checkpoint=outputs/multi30k-en-de < in.en > out.de"),
         ("greedy search", "mt translate checkpoint=outputs/multi30k-en-de decode=greedy < in.en"),
-        ("faster on a CPU, with a named export", "mt translate checkpoint=outputs/multi30k-en-de/exports/NAME < in.en"),
+        ("faster on a CPU, with an export", "mt translate checkpoint=outputs/multi30k-en-de/exports/NAME < in.en"),
     ),
 )

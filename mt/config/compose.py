@@ -1,7 +1,7 @@
-"""From a command and its overrides to one checked configuration: the only place that decides which setting wins.
+"""Composes a command's overrides into a validated configuration. Only this module decides which setting wins.
 
-From the strongest to the weakest: keys on the command line; settings inherited from a checkpoint that the command line
-names, unless it also chooses their group; groups on the command line; the experiment; the defaults of the schema.
+Precedence, highest first: keys on the command line; settings inherited from a checkpoint named on the command line,
+unless their group is chosen there, too; groups on the command line; the experiment; the defaults of the schema.
 """
 
 import functools
@@ -11,6 +11,7 @@ import re
 from collections.abc import Set
 from dataclasses import fields, replace
 from enum import Enum
+from operator import attrgetter
 from typing import Any
 
 from mt.config.overrides import LANGUAGES, Command, config_folder, parse_override
@@ -26,7 +27,7 @@ _LONGEST_NAME = 100
 
 
 def compose(command: Command, overrides: list[str], varied: Set[str] = frozenset()) -> Any:
-    """The checked configuration of a command line; a sweep names the keys that it has `varied`. Raises UserError."""
+    """The validated configuration of a command line. `varied`: the keys that a sweep varies. Raises UserError."""
     given = dict(parse_override(command, override) for override in overrides)
     groups = {key: given[key] for key in given if key in command.groups}
     experiment = groups.pop("experiment", groups.get("data", DEFAULT_EXPERIMENT))
@@ -43,19 +44,19 @@ def compose(command: Command, overrides: list[str], varied: Set[str] = frozenset
 
 
 def _inherited(command: Command, config: Any, names: Set[str]) -> dict[str, Any]:
-    """The settings of the checkpoint that the command line names, except those that the command line itself sets."""
+    """Settings inherited from the checkpoint named on the command line, except those set there explicitly."""
     rule = command.inherited
-    path = _get(config, rule.key) if rule else None
+    path = attrgetter(rule.key)(config) if rule else None
     if rule is None or not path:
         return {}
     stored = None
     if isinstance(config, TrainConfig):
         for key in sorted(names):
             if key.partition(".")[0] == "tokenizer" and key != "tokenizer.sampling":
-                raise UserError(f"{rule.key} brings its own tokenizers: leave out {key}")
+                raise UserError(f"{rule.key} has its own tokenizers: leave out {key}")
         run = RunFolder(config.run.folder)
         if run.index.exists() and run.config.exists():
-            stored = read_config(run.config)  # it has inherited them, and the checkpoint itself may be gone
+            stored = read_config(run.config)  # the run has inherited them, and the checkpoint may be gone
     stored = stored or read_config(find_checkpoint(path, rule.key, exports=True) / CONFIG)
     return {
         name: value
@@ -68,7 +69,7 @@ def _inherited(command: Command, config: Any, names: Set[str]) -> dict[str, Any]
 
 @functools.lru_cache(maxsize=256)  # it takes a quarter of a second, and a sweep composes every configuration twice
 def _from_hydra(command: Command, experiment: str, groups: tuple[tuple[str, str], ...]) -> Any:
-    """The configuration of an experiment, if the command has any, and the options chosen for groups."""
+    """The configuration of an experiment (if the command has experiments) with the chosen group options."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.core.config_store import ConfigStore
@@ -90,7 +91,7 @@ def _from_hydra(command: Command, experiment: str, groups: tuple[tuple[str, str]
     try:
         with initialize_config_dir(str(folder), version_base="1.3"):
             config = hydra_compose(name, lines + [f"{add}{group}={option}" for group, option in groups])
-        for group, option in groups:  # once more, because Hydra merges the experiment last
+        for group, option in groups:  # merged again, because Hydra merges the experiment last
             path = folder / group / f"{option}.yaml"
             values = OmegaConf.load(path)
             everywhere = "@package _global_" in path.read_text(encoding="utf-8")
@@ -106,10 +107,6 @@ def _with(section: Any, name: str, value: Any) -> Any:
     """A copy of nested frozen dataclasses with one dotted name changed."""
     first, _, rest = name.partition(".")
     return replace(section, **{first: _with(getattr(section, first), rest, value) if rest else value})
-
-
-def _get(section: Any, name: str) -> Any:
-    return functools.reduce(getattr, name.split("."), section)
 
 
 def _with_absolute_files(config: Any) -> Any:
@@ -131,17 +128,17 @@ def _with_absolute_files(config: Any) -> Any:
 def _run_name(
     config: TrainConfig, experiment: str, given: dict[str, Any], groups: tuple[str, ...], varied: Set[str]
 ) -> str:
-    """The run's folder: experiment, direction and changed settings; a digest at its end makes it unambiguous."""
+    """The run's name: experiment, languages and changed settings, with a digest at its end if ambiguous."""
     name = config.run.name
     if name is not None and (name.startswith(".") or ".." in name or re.search(r"[/\\\0-\37]", name)):
-        raise UserError(f"run.name={name!r} must be the name of a folder, without / and ..; run.root is its place")
+        raise UserError(f"run.name={name!r} must be a folder name without / and ..; run.root sets its location")
     shown = set(varied)
     if name is None:
         shown |= given.keys() - HARMLESS
         shown -= {"experiment", *LANGUAGES} | ({"data"} if given.get("data") == experiment else set())
     base = name or f"{experiment}-{_plain(config.data.source)}-{_plain(config.data.target)}"
-    values = {key: given[key] if key in groups else _get(config, key) for key in sorted(shown)}
-    exact = "".join(f"-{key}={value}" for key, value in values.items())
+    values = {key: given[key] if key in groups else attrgetter(key)(config) for key in sorted(shown)}
+    exact = base[_LONGEST_NAME - 9 :] + "".join(f"-{key}={value}" for key, value in values.items())
     plain = base + "".join(f"-{key}.{_plain(_in_words(value))}" for key, value in values.items())
     clear = all(not isinstance(value, list | dict | str) or value == _plain(str(value)) for value in values.values())
     if clear and len(plain) <= _LONGEST_NAME:

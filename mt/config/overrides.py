@@ -1,4 +1,4 @@
-"""Commands, their overrides, and one clear line for every mistake in an override, before Hydra composes."""
+"""Commands and the parser of their overrides, which reports each mistake in one line before Hydra runs."""
 
 import difflib
 import functools
@@ -22,7 +22,7 @@ LANGUAGES = ("data.source", "data.target")
 
 @dataclass(frozen=True)
 class Inherited:
-    """The settings that a command inherits from the checkpoint that one of its keys names."""
+    """Which settings a command inherits from the checkpoint given by one of its keys."""
 
     key: str
     sections: tuple[str, ...]
@@ -38,9 +38,9 @@ class Command:
     config: type[Any]  # a dataclass, as in mt.config.schema
     run: Callable[[list[str]], int]  # overrides to exit code
     examples: tuple[tuple[str, str], ...]  # (purpose, command line)
-    groups: tuple[str, ...] = ()  # of configs/, which the command line may choose from
+    groups: tuple[str, ...] = ()  # groups of configs/ that the command line may set
     inherited: Inherited | None = None
-    sweep: Callable[[list[str]], int] | None = None  # the same for overrides with several values
+    sweep: Callable[[list[str]], int] | None = None  # like `run`, for overrides with several values
 
     @cached_property
     def keys(self) -> dict[str, Field[Any]]:
@@ -49,12 +49,12 @@ class Command:
 
 
 def parse_override(command: Command, override: str) -> tuple[str, Any]:
-    """The key, or group, of an override, and its value in the key's type. Raises UserError for every mistake in it."""
+    """Parse an override into its key or group and a typed value. Raises UserError if the override is invalid."""
     key, text = _split(command, override)
     if key in command.groups:
         name, known = _unquoted(text), options(key)
         if name not in known:
-            several = "; -m trains one after another" if "," in text else ""
+            several = "; use -m to train one after another" if "," in text else ""
             raise UserError(f"{key}={text} must be one of {', '.join(known)}{several}{nearest(name, known)}")
         return key, name
     read = _literal if _is_literal(command, key) else _parsed
@@ -97,7 +97,7 @@ def allowed(item: Field[Any]) -> str:
 
 
 def default_text(item: Field[Any]) -> str:
-    """The default of a key as one would type it."""
+    """The default of a key, as typed on the command line."""
     value = item.default if item.default_factory is MISSING else item.default_factory()
     if isinstance(value, Enum):
         return value.name
@@ -117,7 +117,7 @@ def options(group: str) -> dict[str, str]:
 
 @functools.cache
 def config_folder() -> Path:
-    """The folder of the YAML: inside the package if a wheel put it there, beside it in a checkout."""
+    """The folder of the YAML files: inside the package in a wheel, next to it in a checkout."""
     package = Path(__file__).resolve().parent.parent
     for folder in (package / "configs", package.parent / "configs"):
         if (folder / "train.yaml").is_file():
@@ -126,7 +126,7 @@ def config_folder() -> Path:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """`; did you mean NAME?` with the most similar name, or nothing. `lr` is similar to `optim.peak_lr`."""
+    """`; did you mean NAME?` for the most similar name, or "". For example, `lr` matches `optim.peak_lr`."""
     known = list(names)
     last = name.rpartition(".")[2]
     ends = {full.rpartition(".")[2]: full for full in known}
@@ -150,7 +150,7 @@ def _split(command: Command, override: str) -> tuple[str, str]:
         hint = f": write {override}=VALUE" if override in names else nearest(override, names)
         raise UserError(f"{override!r} is not of the form key=value{hint}")
     if key.partition(".")[0].partition("/")[0] == "hydra":
-        raise UserError(f"{key}={text}: Hydra's own settings have no effect here; runs go to run.root/run.name")
+        raise UserError(f"{key}={text}: Hydra's own settings have no effect; runs are written to run.root/run.name")
     if key not in names:
         hint = nearest(key.partition("@")[0], names) or f"; `mt {command.name} --help` lists all keys"
         raise UserError(f"{key}={text}: mt {command.name} has no key {key!r}{hint}")
@@ -158,7 +158,7 @@ def _split(command: Command, override: str) -> tuple[str, str]:
 
 
 def _parsed(key: str, item: Field[Any], text: str) -> Any:
-    """A number, truth value, choice or language code, read by Hydra's grammar."""
+    """Parse a number, boolean, choice or language code with Hydra's grammar."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -168,7 +168,7 @@ def _parsed(key: str, item: Field[Any], text: str) -> Any:
         hint = f"text with special characters needs two pairs of quotes: '{key}=\"{text}\"'"
         raise UserError(f"{key}={text} cannot be read: it must be {allowed(item)} ({hint})") from error
     if override.is_sweep_override():
-        raise UserError(f"{key}={text} gives several values: it must be {allowed(item)}; mt train -m tries each")
+        raise UserError(f"{key}={text} has several values: it must be {allowed(item)}; use mt train -m to try each")
     value: Any = override.value()
     kind, optional = _kind(item)
     if value is None and optional:
@@ -178,7 +178,7 @@ def _parsed(key: str, item: Field[Any], text: str) -> Any:
         if value in names:
             return kind[value]
         raise UserError(f"{key}={text} must be {allowed(item)}{nearest(str(value), names)}")
-    # A whole number is also a number, but True is not
+    # An int is also a float, but a bool is neither
     fits = isinstance(value, int | float if kind is float else kind) and isinstance(value, bool) == (kind is bool)
     if not fits or value == "":
         raise UserError(f"{key}={text} must be {allowed(item)}")
@@ -186,7 +186,7 @@ def _parsed(key: str, item: Field[Any], text: str) -> Any:
 
 
 def _kind(item: Field[Any]) -> tuple[Any, bool]:
-    """The type of a key without `| None` and parameters, and whether None is allowed."""
+    """The type of a key without `| None` and type arguments, and whether None is allowed."""
     kinds = get_args(item.type) if isinstance(item.type, types.UnionType) else (item.type,)
     kind = next(kind for kind in kinds if kind is not type(None))
     return get_origin(kind) or kind, type(None) in kinds
@@ -223,7 +223,7 @@ def _list(key: str, text: str) -> list[str]:
 
 
 def _items(text: str) -> list[str]:
-    """The items between the outer brackets of a list: a comma inside quotes or inner brackets separates nothing."""
+    """Split the content of the outer brackets at commas, except inside quotes or inner brackets."""
     found = re.findall(r"""((?:"[^"]*"|'[^']*'|\[[^\]]*\]|[^,])+)(?:,|$)""", text[1:-1])
     return [item.strip() for item in found if item.strip()]
 

@@ -1,4 +1,4 @@
-"""Which values the keys may have, alone and together, and which of them may change while a run is resumed."""
+"""Validates keys, alone and in combination, and lists the keys that may change when a run is resumed."""
 
 import math
 import re
@@ -11,13 +11,13 @@ from typing import Any
 from mt.config.schema import Optimizer, Positions, Schedule, Tie, TokenizerKind, TrainConfig, walk
 from mt.errors import UserError
 
-# A run stays the same run if these change: its place, its budget, its logging, and how the machine shares the work
+# Keys that may change when a run is resumed: location, budget, logging, and the distribution of the work
 HARMLESS = {"run.name", "run.root", "data.raw_dir", "data.prepared_dir"}
 HARMLESS |= {"train.max_updates", "train.max_epochs", "train.max_minutes", "train.patience"}
 HARMLESS |= {"train.validate_every", "train.save_every", "train.log_every"}
 HARMLESS |= {"train.batch_tokens", "train.device", "train.devices", "train.threads", "decode.batch_tokens"}
 
-# Kinds of limits of a key: (in words, the comparison that a value passes)
+# Kinds of limits: (description, comparison that a value must pass)
 LIMITS = {"low": ("at least", ge), "above": ("greater than", gt), "high": ("at most", le), "below": ("less than", lt)}
 
 _ADAM, _PIECES = (Optimizer.adam, Optimizer.adamw), (TokenizerKind.sentencepiece,)
@@ -37,7 +37,7 @@ NEEDS |= {
 
 
 def validate(config: Any, given: Set[str] = frozenset()) -> None:
-    """Refuse impossible values of a configuration, and keys `given` on the command line that have no effect."""
+    """Reject invalid values of a configuration, and keys `given` on the command line that have no effect."""
     check_limits(config)
     values = {name: value for name, _, value in walk(config)}
     for name in sorted(given & NEEDS.keys() & values.keys()):
@@ -46,12 +46,12 @@ def validate(config: Any, given: Set[str] = frozenset()) -> None:
             ways = " or ".join(f"{key}={value.value}" for value in allowed)
             raise UserError(f"{name} has no effect with {key}={values[key].value}: leave it out, or set {ways}")
     if values.get("checkpoint") == "":
-        raise UserError("checkpoint= is missing: name a run folder or a checkpoint, checkpoint=outputs/<run>")
+        raise UserError("checkpoint= is missing: give a run folder or a checkpoint, checkpoint=outputs/<run>")
     for name, value in values.items():
         if name.rpartition(".")[2] == "devices" and not re.fullmatch("auto|[1-9][0-9]{0,3}", value):
-            raise UserError(f"{name}={value} must be a number of processes, at least 1, or auto")
+            raise UserError(f"{name}={value} must be auto or a number of processes, at least 1")
     if values.get("tokenizer.model") and not values["tokenizer.joint"]:
-        raise UserError("tokenizer.model serves both languages: leave tokenizer.joint=true")
+        raise UserError("tokenizer.model is for both languages: keep tokenizer.joint=true")
     if "data.source" in values and values["data.source"] == values["data.target"]:
         raise UserError(f"data.source and data.target are both {values['data.source']!r}: they must differ")
     if "reference" in values and (values["input"] is None) != (values["reference"] is None):
@@ -74,7 +74,7 @@ def _validate_training(config: TrainConfig) -> None:
     if train.max_updates is None and train.max_epochs is None and train.max_minutes is None:
         raise UserError("training needs a budget: set train.max_updates, train.max_epochs or train.max_minutes")
     if config.optim.cooldown and train.max_updates is None:
-        raise UserError("optim.cooldown is a share of train.max_updates: set that too, or optim.cooldown=0")
+        raise UserError("optim.cooldown is a fraction of train.max_updates: set both, or optim.cooldown=0")
     if train.batch_tokens < (least := 2 * data.max_tokens + 2):
         limit = f"at least {least}, because of data.max_tokens={data.max_tokens}"
         raise UserError(f"train.batch_tokens={train.batch_tokens} must be {limit}")
@@ -85,7 +85,7 @@ def _validate_training(config: TrainConfig) -> None:
 
 
 def check_limits(config: Any) -> None:
-    """Refuse numbers outside the limits of their key, such as a width of 0."""
+    """Reject numbers outside the limits of their key, such as a width of 0."""
     for name, item, value in walk(config):
         if not isinstance(value, int | float) or isinstance(value, bool):
             continue

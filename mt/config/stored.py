@@ -1,4 +1,4 @@
-"""Stored configurations: a `TrainConfig` as plain types and back. Interpolations in its strings stay as they are."""
+"""Converts a `TrainConfig` to plain types or YAML and back. Interpolations in its strings are kept as they are."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -13,7 +13,7 @@ from mt.config.rules import check_limits
 from mt.config.schema import TrainConfig
 from mt.errors import UserError, first_line
 
-# Keys of older versions, which are ignored
+# Keys of older versions; they are ignored
 RETIRED = {"decode.engine"}
 
 
@@ -27,7 +27,7 @@ def to_plain(config: Any) -> dict[str, Any]:
 
 
 def from_plain(kind: type[Any], values: Any, prefix: str = "") -> Any:
-    """The configuration of `to_plain`; missing keys get defaults. Raises UserError for unknown keys and wrong types."""
+    """The inverse of `to_plain`; missing keys get defaults. Raises UserError for unknown keys and wrong types."""
     types = get_type_hints(kind)
     if not isinstance(values, Mapping):
         raise UserError(f"{values!r} is not a section of a configuration")
@@ -53,7 +53,7 @@ def from_plain(kind: type[Any], values: Any, prefix: str = "") -> Any:
 
 
 def _fits(expected: Any, value: Any) -> bool:
-    """Whether a plain value has a type; an int is also a float, but a bool is not a number."""
+    """Whether a plain value fits a type; an int is also a float, but a bool is not a number."""
     if expected is Any:
         return True
     if isinstance(value, bool):
@@ -62,7 +62,7 @@ def _fits(expected: Any, value: Any) -> bool:
 
 
 def read_config(path: Path) -> TrainConfig:
-    """The configuration in a config.yaml. Raises UserError if the file holds none."""
+    """Read a config.yaml. Raises UserError if it is not a valid configuration."""
     try:
         config: TrainConfig = from_plain(TrainConfig, yaml.safe_load(path.read_text(encoding="utf-8")))
         check_limits(config)

@@ -40,4 +40,4 @@ def _unpack(folder: Path) -> None:
                 if not path.exists():
                     atomic_write(path, text)
                 elif path.read_bytes() != text.encode():
-                    raise UserError(f"{path} is not from the captions: set data.raw_dir to an empty or new folder")
+                    raise UserError(f"{path} is not part of this corpus: set data.raw_dir to an empty or new folder")

@@ -1,4 +1,4 @@
-"""Downloads: resumed if they are interrupted, and renamed to their final name only after a check."""
+"""Downloads, which are resumed after an interruption and get their final name only after a check."""
 
 import http.client
 import os
@@ -32,7 +32,7 @@ def check_sha256(path: Path, expected: str) -> None:
 
 
 def recorded_sha256(path: Path) -> str | None:
-    """The checksum of a file in the SHA256SUMS beside it, if that lists it."""
+    """The checksum of a file in the SHA256SUMS beside it, or None."""
     sums = path.with_name(SUMS)
     for line in sums.read_text("utf-8").splitlines() if sums.exists() else []:
         sha256, _, name = line.partition("  ")
@@ -59,7 +59,7 @@ def fetch(
 ) -> None:
     """Download url to path. An interrupted download is resumed from NAME.part, in this call and in the next one.
 
-    `timeout` is in seconds, for connecting and for each pause. Raises DataUnavailable if that fails.
+    `timeout` is the limit in seconds for connecting and for each read. Raises DataUnavailable.
     """
     part = path.with_name(path.name + ".part")
     with explain_os_errors(f"cannot write {path.parent}"):
@@ -102,13 +102,13 @@ def _transfer(url: str, part: Path, timeout: float, report: Report) -> None:
         report(f"downloading {url} to {part.with_suffix('').absolute()}")
         resumed = response.status == 206
         if resumed and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
-            raise _Interrupted("the server resumes at the wrong place")
+            raise _Interrupted("the server resumes at the wrong offset")
         length = response.headers.get("Content-Length")
         start = have if resumed else 0
         total = start + int(length) if length else None
         _write(response, part, "ab" if resumed else "wb", total, report)
     if total is not None and _size(part) != total:
-        raise _Interrupted(f"{_size(part)} of {total} bytes came")
+        raise _Interrupted(f"{_size(part)} of {total} bytes arrived")
 
 
 def _write(response: http.client.HTTPResponse, part: Path, mode: str, total: int | None, report: Report) -> None:
@@ -131,7 +131,7 @@ def _size(path: Path) -> int:
 
 
 def extract(archive: Path, members: Mapping[str, Path]) -> None:
-    """Extract members {name in the archive: path here} of a .tar or .tgz. Raises UserError for a damaged one."""
+    """Extract members {name in the archive: path here} of a .tar or .tgz. Raises UserError if it is damaged."""
     missing = dict(members)
     try:
         with explain_os_errors(f"extracting {archive} failed"), tarfile.open(archive, "r|*") as stream:

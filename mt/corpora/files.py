@@ -13,14 +13,14 @@ _SET_NAME = re.compile(r"\w[\w.-]*")
 
 
 def locate(config: DataConfig, report: Report, training: bool) -> Sources:
-    """The user's files, which must exist. Test files are counted now, so that a mistake shows before training."""
+    """The user's files, which must exist. Test files are read now, so that errors appear before training."""
     if training and not config.train:
         raise UserError("data=files needs data.train, such as data.train=[train.en,train.de] or data.train=[all.tsv]")
     named = isinstance(config.test, dict)
     tests = config.test if named else {"test": config.test}
     for name in map(str, tests):
         if not _SET_NAME.fullmatch(name):
-            raise UserError(f"data.test: the name {name!r} may have letters, digits, '_', '-' and '.' only")
+            raise UserError(f"data.test: the name {name!r} may only have letters, digits, '_', '-' and '.'")
     find_tests = {
         str(name): partial(_parts, config, f"data.test.{name}" if named else "data.test", files)
         for name, files in tests.items()
@@ -40,7 +40,7 @@ def locate(config: DataConfig, report: Report, training: bool) -> Sources:
 
 
 def _parts(config: DataConfig, key: str, entries: object) -> list[Bitext]:
-    """The parts that a flat list of files makes: a file with both sides is a part, two other files are one part."""
+    """Group a list of files into parts: a file with both sides is one part, two other files form one part."""
     if isinstance(entries, str):
         entries = [entries]
     if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):

@@ -1,6 +1,6 @@
-"""From files to pairs of unchanged lines: two files read in parallel, or one .tsv or .jsonl file; plain or compressed.
+"""Reads pairs of unchanged lines from two parallel files, or from one .tsv or .jsonl file; plain or compressed.
 
-Only a line feed ends a line. Other characters that some readers take for a line end stay in the text.
+Only a line feed ends a line. Other characters that some readers treat as a line break stay in the text.
 """
 
 import gzip
@@ -24,7 +24,7 @@ _JSON_BREAK = re.compile(r"\r\n|[\r\n\t]")
 
 
 class NotUtf8(UserError):
-    """A line that is not UTF-8, for which training may drop the pair instead of stopping."""
+    """A line that is not UTF-8. Training may drop its pair instead of stopping."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Bitext:
 
 
 class Pair(tuple[str, str]):
-    """(source, target) as a tuple of two that also knows its part and line number."""
+    """A tuple (source, target) that also has its part and line number."""
 
     part: Bitext
     line: int
@@ -86,7 +86,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
 def read_pairs(split: Sequence[Bitext], keep_invalid: bool = False) -> Iterator[Pair]:
     """All pairs of a split, in order and unchanged.
 
-    Raises UserError for everything that read_lines refuses, for two files of unequal length (with both counts, at
+    Raises UserError for everything that read_lines rejects, for two files of unequal length (with both counts, at
     their end), and for a malformed line of a file with both sides. With `keep_invalid`, a pair that is not UTF-8 is
     marked as invalid instead.
     """
@@ -110,7 +110,7 @@ def read_pairs(split: Sequence[Bitext], keep_invalid: bool = False) -> Iterator[
 
 
 def count_pairs(split: Sequence[Bitext], keep_invalid: bool = False) -> int:
-    """The number of valid pairs. It reads all files to their end, so that a fault shows before any work is done."""
+    """The number of valid pairs. Reads all files to the end, so that errors appear before any work is done."""
     return sum(pair.valid for pair in read_pairs(split, keep_invalid))
 
 

@@ -1,4 +1,4 @@
-"""The table of corpora. To add a corpus, name it in mt.config.schema.Corpus and register its function here."""
+"""The table of corpora. To add a corpus, add it to mt.config.schema.Corpus and register its function here."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +19,8 @@ CORPORA = {
 def locate(config: DataConfig, report: Report, training: bool = True) -> Sources:
     """The files of the configured corpus; missing ones are downloaded or unpacked, and `report` gets a line for each.
 
-    If not `training`, training files are not looked for, and data.raw_dir, which may be from another machine, need not
-    exist. Raises UserError for a wrong direction and for unusable files, DataUnavailable for unreachable ones.
+    If not `training`, training files are not needed, and data.raw_dir, which may be from another machine, need not
+    exist. Raises UserError for a wrong direction or invalid files, DataUnavailable for unreachable ones.
     """
     if config.corpus is not Corpus.files:
         if not training and config.raw_dir and not Path(config.raw_dir).exists():

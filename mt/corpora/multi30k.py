@@ -1,4 +1,4 @@
-"""Multi30k's raw files (task 1): found in a folder or downloaded, and checked against the published sums."""
+"""Multi30k's raw files (task 1), local or downloaded; archives are checked against published SHA-256 sums."""
 
 import os
 from functools import cache, partial
@@ -24,7 +24,7 @@ def checksums() -> dict[str, str]:
 
 
 def locate(config: DataConfig, report: Report, training: bool) -> Sources:
-    """The files in the raw folder, in $MT_DATA/multi30k or in data/raw/multi30k, or else downloaded."""
+    """The files in the raw folder, $MT_DATA/multi30k or data/raw/multi30k; missing ones are downloaded."""
     check_direction(config, LANGUAGES)
     environment = os.environ.get("MT_DATA")
     into = Path(config.raw_folder).absolute()
@@ -55,7 +55,7 @@ def _find(name: str, folders: list[Path], into: Path, report: Report) -> Path:
             with (folder / name).open("rb") as stream:
                 found, expected = sum(1 for _ in stream), LINES[name.partition(".")[0]]
             if found != expected:
-                raise UserError(f"{folder / name} has {found} lines, Multi30k's has {expected}: put that one there")
+                raise UserError(f"{folder / name} has {found} lines, but Multi30k's has {expected}: replace it")
             return folder / name
     try:
         fetch(f"{URL}/{packed}", into / packed, checksums()[packed], report=report)

@@ -1,4 +1,4 @@
-"""WMT14. statmt.org publishes no checksums: each file's is recorded when the file arrives, and must not change."""
+"""WMT14. statmt.org publishes no checksums, so they are recorded at download and must not change afterwards."""
 
 import socket
 from functools import partial
@@ -89,7 +89,7 @@ def _sacrebleu_files(name: str, direction: str) -> tuple[Path, Path]:
     try:
         return Path(get_source_file(name, direction)), Path(get_reference_files(name, direction)[0])
     except (Exception, SystemExit) as error:  # it exits on a wrong checksum
-        way_out = f"run again when {URL} can be reached (if a download broke off, delete {Path(SACREBLEU_DIR) / name})"
+        way_out = f"run again when {URL} can be reached (after a broken download, delete {Path(SACREBLEU_DIR) / name})"
         raise DataUnavailable(f"sacreBLEU cannot get {name} {direction} ({error}): {way_out}") from None
     finally:
         socket.setdefaulttimeout(before)

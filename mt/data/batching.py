@@ -1,7 +1,7 @@
-"""From token ids to batches: the plan of an epoch, its updates, and each process's batches of an update.
+"""Turns token ids into batches: the plan of an epoch, its updates, and each process's batches of an update.
 
-An update decides what is learned: up to `update_tokens` non-padding target tokens, the same sentences on any machine. A
-batch limits memory: rows x (longest source + longest target) up to `batch_tokens`. Lengths count EOS.
+An update has up to `update_tokens` non-padding target tokens, and the same sentences on any machine. It is divided into
+batches to limit memory: rows x (longest source + longest target) is at most `batch_tokens`. Lengths include EOS.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ Lengths = NDArray[np.int64]
 
 SLICE_TOKENS = 4096  # sentences of similar length that stay together: few enough that a large update mixes many slices
 POOL_SLICES = 256  # slices sorted together: enough for little padding, few enough to keep the order random
-SEARCHED_UPDATES = 1000  # for the largest batch
+SEARCHED_UPDATES = 1000  # to find the largest batch
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Ids:
         return self.ids[self.offsets[sentence] : self.offsets[sentence + 1]]
 
     def lengths(self) -> Lengths:
-        """The tokens of each sentence, EOS counted."""
+        """The length of each sentence, including EOS."""
         return np.diff(self.offsets) + 1
 
     @classmethod
@@ -60,7 +60,7 @@ class Batch:
     target_in: Tensor  # [B, T]
     target_out: Tensor  # [B, T]
     non_padding: Tensor  # [target tokens] positions of the tokens in target_out.flatten()
-    sentences: Indices  # [B] numbers of the sentences in the corpus
+    sentences: Indices  # [B] indices of the sentences in the corpus
     tokens: int  # non-padding tokens, source and target together
 
     @property
@@ -83,10 +83,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class Update:
-    """One process's share of an optimizer step, in batches. If it has no sentence, nothing counts in its only batch."""
+    """One process's share of an optimizer step, in batches. Without sentences, it has one batch that counts nothing."""
 
     batches: list[Batch]
-    target_tokens: int  # of all processes, EOS counted
+    target_tokens: int  # of all processes, including EOS
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Epoch:
             yield Update(batches, int(lengths[1][rows].sum()))
 
     def largest(self, batch_tokens: int, rank: int, world_size: int) -> Batch:
-        """The batch that needs most memory: most cells; among equals, the longest sentences.
+        """The batch that needs the most memory: the most cells or, if equal, the longest sentences.
 
         Only SEARCHED_UPDATES updates, spread over the plan, and the one with the longest pair are searched.
         """
@@ -159,9 +159,9 @@ def plan_epoch(
 
 
 def _by_length(pool: Indices, source_lengths: Lengths, target_lengths: Lengths) -> Indices:
-    """Sort by target length, then by source length, up and down in turn, so that neighbors differ little in either.
+    """Sort by target length, then by source length, alternately up and down, so that neighbors differ little in both.
 
-    Both lengths and the position in the pool become one number, because a single key sorts several times faster.
+    Both lengths and the pool position are packed into one integer, because sorting a single key is much faster.
     """
     source, target = source_lengths[pool], target_lengths[pool]
     longest = int(source.max())
@@ -170,7 +170,7 @@ def _by_length(pool: Indices, source_lengths: Lengths, target_lengths: Lengths) 
 
 
 def _cut(order: Indices, weights: Lengths, limit: int) -> list[Indices]:
-    """Cut `order` into runs of one element or of a total weight of at most `limit`."""
+    """Cut `order` into pieces of total weight <= `limit`, or of a single element."""
     ends = np.cumsum(weights[order])
     pieces, start, before = [], 0, 0
     while start < len(order):
@@ -183,7 +183,7 @@ def _cut(order: Indices, weights: Lengths, limit: int) -> list[Indices]:
 def cut_batches(
     rows: Indices, lengths: tuple[Lengths, Lengths], batch_tokens: int, rank: int, world_size: int
 ) -> list[Indices]:
-    """One process's share of some sentences, longest first, in batches. A pair above the limit is a ValueError."""
+    """One process's share of some sentences, longest first, in batches. A pair above the limit raises ValueError."""
     source_lengths, target_lengths = lengths
     by_length = rows[np.lexsort((rows, source_lengths[rows], target_lengths[rows]))[::-1]]
     share = by_length[rank::world_size]
@@ -202,7 +202,7 @@ def cut_batches(
 
 
 def collate(sources: Sequence[IdArray], targets: Sequence[IdArray], sentences: Indices) -> Batch:
-    """One batch of pairs of ids without special ids; `sentences` are their numbers."""
+    """One batch of pairs of ids without special ids; `sentences` are their indices."""
     target_out = pad(targets)
     return Batch(
         source=pad(sources),

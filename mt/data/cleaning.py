@@ -1,4 +1,4 @@
-"""Cleaning: which training pairs are kept, and the report of those that are dropped or noted. No text is changed."""
+"""Selects the training pairs to keep, and reports those that are dropped or noted. No text is changed."""
 
 import re
 import unicodedata
@@ -83,7 +83,7 @@ def _excerpt(text: str) -> str:
 
 
 def clean(pairs: Iterable[Pair], config: DataConfig, report: CleaningReport) -> Iterator[Pair]:
-    """The training pairs that are kept, unchanged. Counts all of them in `report`; raises UserError if none is left."""
+    """Yield the training pairs to keep, unchanged; count all pairs in `report`. Raises UserError if none is left."""
     hashes = array("q")
     for pair in pairs:
         report.read += 1
@@ -117,7 +117,7 @@ def _fault(source: str, target: str, max_characters: int) -> str | None:
 
 
 def fault_in_tokens(source: int, target: int, config: DataConfig) -> str | None:
-    """The reason to drop a pair with these numbers of tokens, if there is one."""
+    """The reason to drop a pair with these token counts, or None."""
     if not source or not target:
         return "no tokens on one side"
     if max(source, target) > config.max_tokens:
@@ -128,12 +128,12 @@ def fault_in_tokens(source: int, target: int, config: DataConfig) -> str | None:
 
 
 def overlap(train_pairs: Iterable[tuple[str, str]], test_pairs: Iterable[tuple[str, str]]) -> int:
-    """The number of test pairs that are also training pairs; memory grows with the test pairs only."""
+    """The number of test pairs that are also training pairs; only the test pairs are kept in memory."""
     wanted = Counter(map(hash, test_pairs))
     found = {number for number in map(hash, train_pairs) if number in wanted}
     return sum(wanted[number] for number in found)
 
 
 def non_nfc(lines: Iterable[str]) -> int:
-    """The number of lines that are not in Unicode's composed form NFC. Such references lower the score unseen."""
+    """The number of lines that are not in Unicode's composed form NFC. Such references lower scores invisibly."""
     return sum(not unicodedata.is_normalized("NFC", line) for line in lines)

@@ -30,7 +30,7 @@ class DevelopmentSet:
     reference_ids: list[IdArray]
 
     def batches(self, batch_tokens: int, longest: int) -> list[Batch]:
-        """All sentences in batches, cut after `longest` tokens. A sentence that exceeds `batch_tokens` is kept, too."""
+        """All sentences in batches, truncated to `longest` tokens. Pairs that exceed `batch_tokens` are kept."""
         source, target = (Ids.of([ids[:longest] for ids in side]) for side in (self.source_ids, self.reference_ids))
         limit = max(batch_tokens, int((source.lengths() + target.lengths()).max()))
         (update,) = Epoch(source, target, [np.arange(len(source))]).updates(0, limit, rank=0, world_size=1)
@@ -70,7 +70,7 @@ class PreparedCorpus:
     def epoch(
         self, number: int, seed: int, update_tokens: int, sampling: float, between: Callable[[], None] = lambda: None
     ) -> Epoch:
-        """An epoch over stored ids, or over drawn subwords. Drawing takes long: `between` is called meanwhile."""
+        """An epoch over stored ids or sampled subwords. Sampling is slow: `between` is called between blocks."""
         source, target = self.source, self.target
         if sampling:
             source, target = (self._draw(side, sampling, seed, number, between) for side in SIDES)
@@ -86,8 +86,8 @@ class PreparedCorpus:
             block = [stored[i] for i in range(start, min(start + BLOCK, len(stored)))]
             block_seed = np.random.SeedSequence([seed, epoch, SIDES.index(side), start]).generate_state(1)[0]
             sampled = tokenizer.sample([tokenizer.decode(ids) for ids in block], sampling, int(block_seed))
-            # More tokens than in any stored sentence could exceed the limits of batches and positions, and the text of
-            # an unknown token is lost: such sentences keep their stored ids
+            # Samples longer than all stored sentences could exceed the limits of batches and positions, and unknown
+            # tokens have lost their text: such sentences keep their stored ids
             pairs = zip(sampled, block, strict=True)
             drawn += [new if len(new) < longest and UNK not in old else old for new, old in pairs]
         return Ids.of(drawn)
@@ -129,4 +129,4 @@ class IdsWriter(AbstractContextManager["IdsWriter"]):
 
     def _write_header(self, size: int) -> None:
         description = {"descr": self.dtype.str, "fortran_order": False, "shape": (size,)}
-        np.lib.format.write_array_header_1_0(self._stream, description)  # padded: it has the same length for every size
+        np.lib.format.write_array_header_1_0(self._stream, description)  # padded to the same length for every size

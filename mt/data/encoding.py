@@ -1,4 +1,4 @@
-"""From training text to ids, in order and with bounded memory; a large text is encoded on all cores."""
+"""Encodes training text as ids, in order and with bounded memory; large texts use all cores."""
 
 import multiprocessing
 import signal
@@ -18,7 +18,7 @@ from mt.runtime.process import end_with_parent, usable_cores
 from mt.tokenizers.pair import Tokenizers
 
 BLOCK = 8192  # sentences tokenized at a time
-MANY_PAIRS = 200_000  # from here on, worker processes are worth starting
+MANY_PAIRS = 200_000  # from this number on, worker processes pay off
 
 Block = list[tuple[str, str]]  # (source, target)
 
@@ -27,7 +27,7 @@ Block = list[tuple[str, str]]  # (source, target)
 class Encoded:
     """The ids of a block without special ids, and the pairs that were dropped from it."""
 
-    source: NDArray[np.int32]  # of all sentences kept, one after the other
+    source: NDArray[np.int32]  # of all kept sentences, concatenated
     target: NDArray[np.int32]
     source_lengths: NDArray[np.int64]
     target_lengths: NDArray[np.int64]
@@ -37,7 +37,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Encodes pairs of lines, and drops those that are held out or that cleaning refuses for their tokens."""
+    """Encodes pairs of lines, and drops those that are held out or rejected for their token counts."""
 
     tokenizers: Tokenizers
     data: DataConfig
@@ -82,7 +82,7 @@ _encoder: Encoder | None = None  # of a worker process, loaded once
 def _start_worker(folder: Path, data: DataConfig, held_out: Set[tuple[str, str]]) -> None:
     global _encoder
     end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     _encoder = Encoder(Tokenizers.load(folder), data, held_out)
 
 

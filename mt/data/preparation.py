@@ -1,4 +1,4 @@
-"""From the files of a corpus to a prepared corpus on disk, which is cleaned, tokenized and kept."""
+"""Cleans and tokenizes the files of a corpus into a prepared corpus on disk."""
 
 import hashlib
 import json
@@ -26,12 +26,12 @@ from mt.tokenizers.pair import SIDES, Tokenizers
 from mt.tokenizers.tokenizer import round_trip, unknown_share
 from mt.tokenizers.training import train_tokenizers
 
-FORMAT = 5  # 4 trained on pairs like those held out
-# Files of an unfinished corpus alone: they record which stages are done
+FORMAT = 5  # 4 kept duplicates of held-out pairs
+# Files of an unfinished corpus only, which record the finished stages
 CLEANED, TOKENIZED, ALL_ORIGINS = "cleaned.json", "tokenized", "all_origins.npy"
 HASHES = "hashes.json"  # in data.prepared_dir
 LARGE_FILE = 2**24  # bytes
-HELD_OUT = 1000  # training pairs held out if there are no development files; never more than a twentieth
+HELD_OUT = 1000  # training pairs held out if there are no development files; at most a twentieth
 
 
 def prepare(
@@ -42,10 +42,10 @@ def prepare(
     log: Report,
     tokenizers_from: Path | None = None,
 ) -> PreparedCorpus:
-    """The prepared corpus of a configuration: found by the hash of its texts and settings, or made now.
+    """The prepared corpus of a configuration, found by the hash of its texts and settings, or created.
 
-    If `tokenizers_from` is a checkpoint folder, its tokenizers are used and none are trained. Raises UserError for bad
-    files.
+    If `tokenizers_from` is a checkpoint folder, its tokenizers are used and none are trained. Raises UserError for
+    invalid files.
     """
     key = _key(sources, data, tokenizer, seed, tokenizers_from)
     folder = Path(data.prepared_dir) / f"{data.corpus.value}-{data.source}-{data.target}-{key}"
@@ -80,7 +80,7 @@ def _key(
 
 
 def _hash_files(paths: Sequence[Path], cache: Path | None = None) -> list[str]:
-    """The SHA-256 of each file. `cache` keeps those of large files as long as their size and times stay the same."""
+    """The SHA-256 of each file. `cache` keeps those of large files until their size or times change."""
     known: dict[str, str] = {}
     with suppress(OSError, ValueError, TypeError):
         known = dict(json.loads(cache.read_text(encoding="utf-8"))) if cache else {}
@@ -101,7 +101,7 @@ def _hash_files(paths: Sequence[Path], cache: Path | None = None) -> list[str]:
 
 @dataclass(frozen=True)
 class _Preparation:
-    """Makes the files of a corpus. A stage that a killed process had finished is not repeated."""
+    """Creates the files of a corpus. Stages that a killed process finished are not repeated."""
 
     sources: Sources
     data: DataConfig
@@ -129,7 +129,7 @@ class _Preparation:
         return [self.folder / TEXT.format(split=split, side=side) for side in SIDES]
 
     def _cleaned(self) -> tuple[CleaningReport, int, NDArray[np.int64]]:
-        """Clean the text, unless that is done: its report, the number of pairs held out, and the origins [pairs, 2]."""
+        """Clean the text if necessary; returns the report, the number of held-out pairs, and the origins [pairs, 2]."""
         done, all_origins = self.folder / CLEANED, self.folder / ALL_ORIGINS
         files = [*self._texts("train"), *self._texts("dev"), all_origins]
         state = json.loads(done.read_text(encoding="utf-8")) if done.exists() else {}
@@ -150,7 +150,7 @@ class _Preparation:
         sources, skip = self.sources, self.data.invalid_utf8 is InvalidText.skip
         total = count_pairs(sources.train, skip)
         if not sources.hold_out_dev and not count_pairs(sources.dev):
-            raise UserError("the development set is empty: correct data.dev, or leave it out to hold pairs out")
+            raise UserError("the development set is empty: correct data.dev, or omit it to hold out pairs")
         every = max(20, -(-total // HELD_OUT))  # spread evenly, because corpora are often ordered by origin
         held_out, origins, numbers = 0, array("q"), {part: number for number, part in enumerate(sources.train)}
         with ExitStack() as stack:
@@ -172,7 +172,7 @@ class _Preparation:
         return held_out, np.frombuffer(origins, dtype=np.int64).reshape(-1, 2)
 
     def _tokenizers(self, config: TokenizerConfig, seed: int, copied_from: Path | None) -> Tokenizers:
-        """The tokenizers: copied from a checkpoint, or trained now, unless that is done."""
+        """Copy the tokenizers from a checkpoint, or train them, unless they exist."""
         if copied_from:
             tokenizers = Tokenizers.load(copied_from)
             tokenizers.save(self.folder)
@@ -187,7 +187,7 @@ class _Preparation:
         return tokenizers
 
     def _write_ids(self, tokenizers: Tokenizers, pairs: int, report: CleaningReport) -> NDArray[np.bool_]:
-        """Write the ids of the training pairs; returns [pairs] which of them are kept."""
+        """Write the ids of the training pairs; returns a mask [pairs] of those kept."""
         dev = zip(*map(own_lines, self._texts("dev")), strict=True)
         encoder = Encoder(tokenizers, self.data, frozenset(dev if self.sources.hold_out_dev else ()))
         source_writer, target_writer = (IdsWriter(self.folder, side, getattr(tokenizers, side).size) for side in SIDES)
@@ -207,14 +207,14 @@ class _Preparation:
         return np.concatenate(kept)
 
     def _dev_remarks(self, tokenizers: Tokenizers) -> list[str]:
-        """Lines on how well the tokenizers represent text that they were not trained on."""
+        """Log lines on how well the tokenizers represent text they were not trained on."""
         remarks = []
         for side, path in zip(SIDES, self._texts("dev"), strict=True):
             lines, units = list(own_lines(path)), getattr(tokenizers, side)
             remarks.append(
-                f"dev {side}: {len(lines)} lines, {round_trip(units, lines):.2%} come back whole from the tokenizer,"
+                f"dev {side}: {len(lines)} lines, {round_trip(units, lines):.2%} survive tokenization unchanged,"
                 f" {unknown_share(units, lines):.2%} unknown tokens"
             )
             if side == "target" and (odd := non_nfc(lines)):
-                remarks.append(f"warning: {odd} dev references are not in Unicode's NFC form: they may cost score")
+                remarks.append(f"warning: {odd} dev references are not in Unicode's NFC form, which may lower scores")
         return remarks

@@ -1,4 +1,4 @@
-"""Converting a checkpoint to a CTranslate2 model, with CTranslate2's own specification classes."""
+"""Converts a checkpoint to a CTranslate2 model with CTranslate2's own specification classes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,7 +64,7 @@ def _specification(config: ModelConfig, weights: Weights) -> Any:
 
 
 def _set_attention(spec: Any, weights: Weights, name: str, around: str, itself: bool) -> None:
-    """CTranslate2 has one matrix for the queries, keys and values of the same input."""
+    """Set an attention layer; CTranslate2 fuses the projections of the same input."""
     query, bias = weights[f"{name}.query.weight"], weights[f"{name}.query.bias"]
     key_value = weights[f"{name}.key_value.weight"]
     no_bias = np.zeros(len(key_value), dtype=np.float32)

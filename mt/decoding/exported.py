@@ -1,7 +1,7 @@
-"""Translating with an export through CTranslate2 (OpenNMT's C++ engine), without torch.
+"""Translates with an export through CTranslate2 (OpenNMT's C++ engine), without torch.
 
-CTranslate2's search differs from `mt.decoding.search`: another hypothesis gets the beam slot of a finished one, so that
-sometimes another translation wins; and probabilities are normalized over the allowed tokens alone, so that they are
+CTranslate2's search differs from `mt.decoding.search`: a new hypothesis fills the beam slot of a finished one, so that
+the best translation may differ; and probabilities are normalized over the allowed tokens only, so that they are
 slightly larger. Recorded scores come from our own search.
 """
 
@@ -29,7 +29,7 @@ def is_export(folder: Path) -> bool:
 
 
 class ExportedTranslator:
-    """An exported model, its tokenizers and decoding options. A translation never depends on its neighbours."""
+    """An exported model, its tokenizers and decoding options. A translation is independent of its batch."""
 
     def __init__(self, engine: Any, tokenizers: Tokenizers, decode: DecodeConfig, positions: int, name: str) -> None:
         """`engine` is a ctranslate2.Translator; each side has `positions` positions."""
@@ -40,7 +40,7 @@ class ExportedTranslator:
 
     @classmethod
     def load(cls, folder: Path, decode: DecodeConfig, threads: int = 0) -> "ExportedTranslator":
-        """Load the folder of an export; 0 threads: all cores. Raises UserError, Corrupt."""
+        """Load an export; threads=0 uses all cores. Raises UserError, Corrupt."""
         try:
             meta = json.loads((folder / EXPORT_META).read_text(encoding="utf-8"))
             complete = meta["format"] == EXPORT_FORMAT and meta["positions"] > 0 and meta["weights"] and meta["hashes"]
@@ -66,14 +66,14 @@ class ExportedTranslator:
         return self.name
 
     def too_long(self, lines: Sequence[str]) -> int:
-        """The number of lines that exceed the model's positions, so that their ends are not translated."""
+        """The number of lines that exceed the model's maximum length, and so are truncated."""
         return sum(len(ids) >= self.positions for ids in self.tokenizers.source.encode(lines))
 
     def translate_nbest(self, lines: Sequence[str]) -> list[list[Translation]]:
         """Up to decode.nbest different hypotheses of each line, best first; at least one."""
         sources = [ids[: self.positions - 1] for ids in self.tokenizers.source.encode(lines)]
         found: list[list[Translation]] = [[Translation("", 0.0, 0.0, (EOS,), False)] for _ in lines]
-        groups: dict[int, list[int]] = {}  # rows by length limit, because a call has only one
+        groups: dict[int, list[int]] = {}  # rows by length limit, because a call takes only one
         for row, ids in enumerate(sources):
             if len(ids) and self._limit(len(ids)) > 1:
                 groups.setdefault(self._limit(len(ids)), []).append(row)
@@ -88,7 +88,7 @@ class ExportedTranslator:
         return min(int(self.decode.max_length_a * length + self.decode.max_length_b), self.positions)
 
     def _begin(self, limit: int, sources: list[Any]) -> list[Any]:
-        """Start translating; returns a future result for each source."""
+        """Start translating; returns a future for each source."""
         decode, longest = self.decode, limit - 1
         results: list[Any] = self.engine.translate_batch(
             [[self._units[i] for i in ids] for ids in sources],
@@ -110,7 +110,7 @@ class ExportedTranslator:
         translations = []
         for units, score in zip(result.hypotheses, result.scores, strict=True):
             ids = tuple(self._ids[unit] for unit in units)
-            at_limit = len(ids) + 1 >= limit  # then it is cut, and its score has no EOS
+            at_limit = len(ids) + 1 >= limit  # then it was cut off, and its score excludes EOS
             length = len(ids) + (not at_limit)
             log_probability = score * length**self.decode.length_penalty
             text = self.tokenizers.target.decode(ids)

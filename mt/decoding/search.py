@@ -1,4 +1,4 @@
-"""Beam search over any model: it needs a step function, and a state whose rows can be selected.
+"""Beam search for any model that has a step function and a state whose rows can be selected.
 
 B sentences, k beam slots per sentence, R live rows (one per live slot), V vocabulary. A finished hypothesis gives up
 its slot, so that a beam of 1 is greedy search; a sentence without live slots leaves the batch. The score is
@@ -21,7 +21,7 @@ class State(Protocol):
 
 
 StepFunction = Callable[[Tensor, Any], tuple[Tensor, Any]]
-"""(newest token of each row [R], state) -> (logits of the next one [R, V], new state). The logits may be changed."""
+"""(newest token of each row [R], state) -> (logits of the next one [R, V], new state). Logits may be modified."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def search(step: StepFunction, state: State, max_lengths: Tensor, config: BeamSe
     sentence = torch.arange(len(max_lengths), device=device)  # [R] the sentence of each row
     scores = torch.zeros(len(max_lengths), device=device)  # [R] log-probability so far
     history = torch.full((len(max_lengths), 1), config.bos, device=device)  # [R, 1 + length]
-    slots = torch.full((len(max_lengths),), beam, device=device)  # [B] hypotheses that are still wanted
+    slots = torch.full((len(max_lengths),), beam, device=device)  # [B] live slots
     length = 0
     while len(sentence):
         length += 1
@@ -89,7 +89,7 @@ def _best_tokens(
     logits[:, list(config.forbidden)] = float("-inf")
     if length < config.min_length:
         logits[length < limits, config.eos] = float("-inf")
-    if length >= limits.min():  # rarely; the other steps save a pass over all logits
+    if length >= limits.min():  # rarely true; the test saves a pass over all logits
         ended = length >= limits
         eos = logits[ended, config.eos]
         logits[ended] = float("-inf")
@@ -99,7 +99,7 @@ def _best_tokens(
 
 
 def _best_per_sentence(totals: Tensor, sentence: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
-    """Row and column of the best candidates, as many per sentence as it has slots; by sentence, best first."""
+    """Row and column of each sentence's best candidates, one per slot; by sentence, best first."""
     row = torch.arange(len(totals), device=totals.device).repeat_interleave(totals.shape[1])
     flat = totals.flatten()
     # By score, then stably by sentence: the candidates of a sentence are adjacent, best first

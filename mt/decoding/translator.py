@@ -1,4 +1,4 @@
-"""From text to text with the search that all scores come from."""
+"""Translates text with mt's own search, which all scores come from."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from mt.tokenizers.special_ids import BOS, EOS, PAD, UNK
 
 
 class Translator:
-    """A model, its tokenizers and decoding options. A translation never depends on its neighbours."""
+    """A model, its tokenizers and decoding options. A translation is independent of its batch."""
 
     def __init__(self, model: Transformer, tokenizers: Tokenizers, decode: DecodeConfig, runtime: Runtime) -> None:
         self.model, self.tokenizers, self.decode, self.runtime = model, tokenizers, decode, runtime
@@ -39,8 +39,8 @@ class Translator:
     ) -> "Translator":
         """Load a run folder (its average, if it has one, else its best checkpoint) or a checkpoint folder.
 
-        `decode`: None takes the options of the checkpoint. Sets torch's threads (0: all cores) and the precision of
-        matrix multiplications for the whole process. Raises UserError if there is no checkpoint.
+        decode=None uses the checkpoint's options. Sets torch's threads (0: all cores) and the precision of matrix
+        multiplications for the whole process. Raises UserError if there is no checkpoint.
         """
         runtime = start_runtime(Device(device), Precision(precision), threads)
         return cls.of(Checkpoint.open(find_checkpoint(path)), decode, runtime)
@@ -56,7 +56,7 @@ class Translator:
         return self.runtime.describe()
 
     def translate(self, lines: Sequence[str]) -> list[str]:
-        """The best translation of each line, in order; an empty line for a blank one."""
+        """The best translation of each line, in order; blank lines give empty ones."""
         return [best[0].text for best in self.translate_nbest(lines)]
 
     def translate_nbest(self, lines: Sequence[str]) -> list[list[Translation]]:
@@ -66,7 +66,7 @@ class Translator:
     def translate_ids(
         self, sources: Sequence[NDArray[np.integer]], stop: StopRequest | None = None
     ) -> list[list[Translation]]:
-        """`translate_nbest` for encoded lines. Raises Interrupted, in all processes, if `stop` is wanted in one."""
+        """`translate_nbest` for encoded lines. Raises Interrupted, in all processes, if `stop` is wanted in any."""
         limit = self.model.longest_input()
         found: list[list[Translation]] = [[Translation("", 0.0, 0.0, (EOS,), False)] for _ in sources]
         was_training = self.model.training
@@ -81,7 +81,7 @@ class Translator:
                     interrupted = True
                     break
                 for row, hypotheses in zip(rows, self._search([sources[row][:limit] for row in rows]), strict=True):
-                    if hypotheses:  # there are none if a diverged model gives scores that are not numbers
+                    if hypotheses:  # there are none if a diverged model gives NaN scores
                         own[row] = [
                             Translation(self.tokenizers.target.decode(each.tokens[:-1]), **vars(each))
                             for each in hypotheses[: self.decode.nbest]
@@ -97,7 +97,7 @@ class Translator:
         return found
 
     def too_long(self, lines: Sequence[str]) -> int:
-        """The number of lines that exceed the model's positions, so that their ends are not translated."""
+        """The number of lines that exceed the model's maximum length, and so are truncated."""
         limit = self.model.longest_input()
         return 0 if limit == sys.maxsize else sum(len(ids) > limit for ids in self.tokenizers.source.encode(lines))
 

@@ -76,7 +76,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], target_language: 
 
 
 def tokenized_text_warnings(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[str, ...]:
-    """A warning for each side that looks tokenized, because its score would compare with no other."""
+    """A warning for each side that looks tokenized, because its scores would not be comparable."""
     found = []
     for side, lines in (("hypotheses", hypotheses), ("references", references)):
         count = sum(line.rstrip().endswith(" .") for line in lines)
@@ -122,7 +122,7 @@ def table(scores: Mapping[str, Scores]) -> str:
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    # sacreBLEU itself ignores the lines that one side has in excess, and accepts strings in place of lists
+    # sacreBLEU itself ignores extra lines on one side, and accepts a string instead of a list
     for lines in (hypotheses, references):
         if isinstance(lines, str) or not all(isinstance(line, str) for line in lines):
             raise TypeError("scoring takes one string per sentence, in a list for each side")
@@ -139,7 +139,7 @@ def _base(language: str) -> str:
 
 
 def bleu_metric(target_language: str, effective_order: bool = False) -> Any:
-    """sacreBLEU's BLEU for a language. Raises UserError, with the pip command, if that needs a missing package."""
+    """sacreBLEU's BLEU for a language. Raises UserError, with the pip command, if a package is missing."""
     base = _base(target_language)
     tokenizer = _TOKENIZERS.get(base, "13a")
     try:

@@ -1,4 +1,4 @@
-"""Scoring: translations of raw text against raw references, recorded beside their scores."""
+"""Scores translations of raw text against raw references, and records both."""
 
 import hashlib
 import json
@@ -24,11 +24,11 @@ class EvaluationSet:
 
     sources: list[str]
     references: list[str]
-    file: str = ""  # of the sources, if the user named it
+    file: str = ""  # of the sources, if given by the user
 
     @classmethod
     def read(cls, parts: Sequence[Bitext], file: str = "") -> "EvaluationSet":
-        """Read some files. Raises UserError if they are faulty or have no pairs."""
+        """Read some files. Raises UserError if they are invalid or empty."""
         pairs = list(read_pairs(parts))
         if not pairs:
             raise UserError(f"{parts[0].name if parts else 'the development set'} is empty: there is nothing to score")
@@ -48,7 +48,7 @@ def own_sets(sources: Sources, log: Report) -> dict[str, EvaluationSet]:
 
 
 def held_out_set(run: RunFolder | None) -> EvaluationSet | None:
-    """The pairs that a run held out of its training text for development, if it did."""
+    """The training pairs that a run held out for development, or None."""
     held_out = run is not None and all(path.exists() for path in run.held_out)
     return EvaluationSet.read([Bitext(*run.held_out, ("", ""))]) if run and held_out else None
 
@@ -82,17 +82,17 @@ def score_sets(
         found = scores[set_name] = score(texts, chosen.references, language)
         remarks = list(found.warnings)
         if longer := translator.too_long(chosen.sources):
-            remarks.append(f"{longer} sources are longer than the model's positions: their ends are not translated")
+            remarks.append(f"{longer} sources exceed the model's maximum length and are translated only in part")
         if cut := sum(hypothesis.at_limit for hypothesis in best):
             remarks.append(f"{cut} translations reached the length limit (decode.max_length_a, decode.max_length_b)")
         if odd := non_nfc(chosen.references):
-            remarks.append(f"{odd} references are not in Unicode's NFC form: they may cost score")
+            remarks.append(f"{odd} references are not in Unicode's NFC form, which may lower scores")
         if folder is not None:
             details = ({"input": chosen.file} if chosen.file else {}) | how
             try:
                 _record(folder, name, set_name, language, texts, found, details)
             except (OSError, ValueError) as error:
-                remarks.append(f"{folder / name}.json is not written: {error}")
+                remarks.append(f"{folder / name}.json was not written: {error}")
         for remark in remarks:
             log(f"warning: {set_name}: {remark}")
     return scores

@@ -22,11 +22,11 @@ class KeyValues:
     values: Tensor
 
     def append(self, other: "KeyValues") -> "KeyValues":
-        """These, then the other's, along K."""
+        """Concatenate with `other` along K."""
         return KeyValues(torch.cat((self.keys, other.keys), 2), torch.cat((self.values, other.values), 2))
 
     def select(self, rows: Tensor) -> "KeyValues":
-        """The given rows, in that order: beams move, finished sentences leave."""
+        """Select rows in the given order, as beams move and sentences finish."""
         return KeyValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
 
@@ -39,8 +39,8 @@ class Attention(nn.Module):
             raise UserError(f"model.d_model={d_model} must be divisible by model.heads={heads}")
         self.heads = heads
         self.query = nn.Linear(d_model, d_model)
-        # The gradient of a key bias would be rounding noise, which Adam would amplify into steps; a value bias would be
-        # a part of the output bias
+        # A key bias cancels in the softmax, so its gradient would be noise that Adam amplifies; a value bias would be
+        # redundant with the output bias
         self.key_value = nn.Linear(d_model, 2 * d_model, bias=False)
         self.output = nn.Linear(d_model, d_model)
 
@@ -62,8 +62,8 @@ def _attend(query: Tensor, memory: KeyValues, mask: Tensor | None, causal: bool)
     keys, values = memory.keys, memory.values
     if query.device.type != "cpu":
         return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal)
-    # On a CPU the backward pass is about ten times slower in bfloat16 than in float32; and for short sentences plain
-    # products are faster than the fused kernel, twice as fast in training
+    # On a CPU, the backward pass is about ten times slower in bfloat16 than in float32. For short sentences, plain
+    # matrix products are faster than the fused kernel, twice as fast in training
     with torch.autocast("cpu", enabled=False):
         query, keys, values = query.float(), keys.float(), values.float()
         if query.shape[2] * keys.shape[2] <= SHORT:

@@ -18,7 +18,7 @@ from mt.tokenizers.special_ids import PAD
 
 
 def sinusoids(start: int, length: int, d_model: int, device: torch.device | None = None) -> Tensor:
-    """The encoding (section 3.5) of `length` positions from `start`, all sines, then all cosines: [length, D]."""
+    """Encodings (section 3.5) of `length` positions from `start`: all sines, then all cosines, [length, D]."""
     position = torch.arange(start, start + length, dtype=torch.float32, device=device)
     even = torch.arange(0, d_model, 2, dtype=torch.float32, device=device)
     angle = position[:, None] * torch.exp(even * (-math.log(10000.0) / d_model))
@@ -26,7 +26,7 @@ def sinusoids(start: int, length: int, d_model: int, device: torch.device | None
 
 
 class Dropout(nn.Module):
-    """Dropout with probability round(256 rate)/256. On a CPU, one 64-bit draw for eight elements is 4x as fast."""
+    """Dropout. On a CPU, its probability is round(256 rate)/256: one 64-bit draw per eight elements is 4x as fast."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Embedding(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Section 3.3: [B, T, D] to [B, T, D]."""
+    """Feed-forward network (section 3.3)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, memory: KeyValues, mask: Tensor | None, past: KeyValues | None
     ) -> tuple[Tensor, KeyValues]:
-        """Also returns the keys and values of self-attention, past ones first. Without a past, x is a whole prefix."""
+        """Also returns the self-attention keys and values, past ones first. Without `past`, x is the whole prefix."""
         inner = self.around_self.enter(x)
         present = self.self_attention.project(inner)
         if past is not None:
@@ -163,15 +163,15 @@ class DecoderState:
     past: tuple[KeyValues, ...]  # one per layer; empty before the first step
 
     def select(self, rows: Tensor) -> "DecoderState":
-        """The given rows, in that order; a row may come several times (beams) or not at all (finished)."""
+        """The given rows, in that order; a row may occur several times (beams) or not at all (finished)."""
         return DecoderState(self.memory.select(rows), tuple(layer.select(rows) for layer in self.past))
 
 
 class Transformer(nn.Module):
-    """Ids in, decoder states out; `logits` turns states into scores over the target vocabulary."""
+    """Maps ids to decoder states; `logits` maps states to scores over the target vocabulary."""
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int) -> None:
-        """Vocabulary sizes count the special ids. Raises UserError if the configuration is impossible."""
+        """Vocabulary sizes include special ids. Raises UserError if the configuration is invalid."""
         super().__init__()
         if config.tie is Tie.all and source_size != target_size:
             raise UserError(f"model.tie=all needs one vocabulary, but the sizes are {source_size} and {target_size}")
@@ -180,7 +180,7 @@ class Transformer(nn.Module):
         self.target_embedding = Embedding(config, target_size)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        pre = config.norm is Norm.pre  # then the layers never normalize the residual stream itself
+        pre = config.norm is Norm.pre  # pre-norm layers do not normalize the residual stream
         self.encoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
         self.output = nn.Linear(config.d_model, target_size, bias=False)
@@ -192,13 +192,13 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def initialize(self) -> None:
-        """Xavier for each projection by itself, zero biases, embeddings with standard deviation D^-0.5."""
+        """Xavier for each separate projection, zero biases, embeddings with standard deviation D^-0.5."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
                 nn.init.xavier_uniform_(module.weight)
-        for module in self.modules():  # in an order of its own, because every initialization draws random numbers
+        for module in self.modules():  # a second loop, to keep the order of random draws
             if isinstance(module, Attention):
                 for part in module.key_value.weight.chunk(2):
                     nn.init.xavier_uniform_(part)
@@ -206,14 +206,14 @@ class Transformer(nn.Module):
                 nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
                 if module.padding_idx is not None:
                     module.weight[module.padding_idx].zero_()
-        # 1/sqrt(N), N the residual additions of the stack (GPT-2, Radford et al. 2019, section 2.3)
+        # Scale by 1/sqrt(N) for N residual additions in the stack (GPT-2, Radford et al. 2019, section 2.3)
         for stack, sublayers in ((self.encoder, 2), (self.decoder, 3)) if self.config.init is Init.depth_scaled else ():
             for module in stack.modules():
                 if isinstance(module, Attention | FeedForward):
                     module.output.weight.mul_((sublayers * len(stack)) ** -0.5)
 
     def encode(self, source: Tensor) -> Memory:
-        """Source ids [B, S] (with EOS, padded) to the keys and values that the decoder attends to."""
+        """Encode source ids [B, S] (with EOS, padded) as keys and values for the decoder."""
         mask = (source != PAD)[:, None, None, :]
         x = self.source_embedding(source)
         for layer in self.encoder:
@@ -224,15 +224,15 @@ class Transformer(nn.Module):
         return Memory(layers, mask, torch.arange(len(source), device=source.device))
 
     def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
-        """Teacher forcing: source [B, S] and target [B, T], which begins with BOS, to decoder states [B, T, D]."""
+        """Teacher forcing: decoder states [B, T, D] for source [B, S] and target [B, T], which begins with BOS."""
         return self._decode(target_in, self.start(source))[0]
 
     def start(self, source: Tensor) -> DecoderState:
-        """The decoding state of encoded sources [B, S] before the first step."""
+        """Encode sources [B, S]; returns the state before the first step."""
         return DecoderState(self.encode(source), ())
 
     def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """The newest token of each row [B] to the logits of the next one [B, V], and the state after it."""
+        """The logits [B, V] and the state that follow the newest token [B] of each row."""
         states, state = self._decode(tokens[:, None], state)
         return self.logits(states[:, -1]), state
 
@@ -250,6 +250,6 @@ class Transformer(nn.Module):
         return self.decoder_norm(x), DecoderState(state.memory, tuple(present))
 
     def longest_input(self) -> int:
-        """The tokens of the longest sentence that has positions, EOS not counted."""
+        """The maximum length of a sentence in tokens, without EOS."""
         learned = self.config.positions is Positions.learned
         return self.config.max_positions - 1 if learned else sys.maxsize

@@ -1,4 +1,4 @@
-"""The machine and its software, which explain a number later."""
+"""Describes the machine and its software, to explain results later."""
 
 import importlib.metadata
 import os

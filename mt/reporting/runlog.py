@@ -18,11 +18,11 @@ from mt.run_folder import RunFolder
 
 
 class RunLog(AbstractContextManager["RunLog"]):
-    """The log of one run, which only one process may open. Without a run, only the console is written to, if at all.
+    """The log of one run, which only one process may open. Without a run, it writes to the console only, or nowhere.
 
-    A resumed run passes its `position`: numbers that a killed process wrote after it are removed from metrics.jsonl and
-    from TensorBoard's files. It is empty for a new run; None keeps everything. Every line is on disk when the call
-    returns. Raises UserError if the folder cannot be written to.
+    A resumed run passes the `position` of its checkpoint: metrics that a killed process logged after it are removed
+    from metrics.jsonl and TensorBoard's files. It is empty for a new run; None keeps everything. Every call flushes
+    its lines. Raises UserError if the folder cannot be written to.
     """
 
     def __init__(self, run: RunFolder | None, position: Mapping[str, int] | None = None, console: bool = True) -> None:
@@ -35,7 +35,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         self._metrics: TextIO | None = None
         if run is None:
             return
-        with explain_os_errors(f"cannot write the log in {run.path}, make room or set another run.root"):
+        with explain_os_errors(f"cannot write the log in {run.path} (free some space, or set another run.root)"):
             run.path.mkdir(parents=True, exist_ok=True)
             if position is not None:
                 _cut_back(run, position)
@@ -43,7 +43,7 @@ class RunLog(AbstractContextManager["RunLog"]):
             self._metrics = _open_to_append(run.metrics)
 
     def position(self) -> dict[str, int]:
-        """The length of each file of numbers, at which a resumed run continues it."""
+        """The length of each metrics file, at which a resumed run continues it."""
         return {} if self._run is None else {name: path.stat().st_size for name, path in _numbers(self._run)}
 
     def info(self, text: str) -> None:
@@ -60,7 +60,7 @@ class RunLog(AbstractContextManager["RunLog"]):
                 self._log.write(f"{stamp} {line}\n")
 
     def warning(self, text: str) -> None:
-        """The same, but marked as a warning."""
+        """Like `info`, but marked as a warning."""
         self.info(f"warning: {text}")
 
     def scalars(self, update: int, values: Mapping[str, float], kind: str) -> None:
@@ -75,7 +75,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         self._to_tensorboard("add_text", update, {tag: text})
 
     def progress(self, done: float, postfix: str = "") -> None:
-        """Show on a terminal that `done` percent of the run are done, with the remaining time and some text."""
+        """Show on a terminal that `done` percent of the run is done, with the remaining time and `postfix`."""
         if self._bar is None:
             self._bar = _progress_bar(done, self._console)
         self._bar.set_postfix_str(postfix, refresh=False)
@@ -124,7 +124,7 @@ class RunLog(AbstractContextManager["RunLog"]):
             self._writer.flush()  # a kill must leave no gap before the checkpoint that the run resumes from
         except Exception as error:  # no error of TensorBoard may end a training
             self._tensorboard_wanted = False
-            self.warning(f"no TensorBoard from here on ({first_line(error)}); metrics.jsonl has the same numbers")
+            self.warning(f"TensorBoard is off from here on ({first_line(error)}); metrics.jsonl has the same metrics")
 
 
 def _progress_bar(done: float, shown: bool) -> Any:
@@ -145,7 +145,7 @@ def _progress_bar(done: float, shown: bool) -> Any:
 
 
 def _open_to_append(path: Path) -> TextIO:
-    """Open a line-buffered file to append to; half a line that a kill left is ended first."""
+    """Open a line-buffered file for appending; first end an incomplete line that a kill left."""
     unfinished = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
     file = path.open("a", buffering=1, encoding="utf-8", newline="\n")
     if unfinished:
@@ -154,13 +154,13 @@ def _open_to_append(path: Path) -> TextIO:
 
 
 def _numbers(run: RunFolder) -> list[tuple[str, Path]]:
-    """The existing files that numbers are appended to, by name."""
+    """The existing metrics files, by name."""
     events = sorted(run.tensorboard.glob("events.*")) if run.tensorboard.is_dir() else []
     return [(str(path.relative_to(run.path)), path) for path in (run.metrics, *events) if path.exists()]
 
 
 def _cut_back(run: RunFolder, position: Mapping[str, int]) -> None:
-    """Cut the files back to `position`, and remove those that did not exist then."""
+    """Truncate the metrics files to `position`, and remove those that did not exist then."""
     numbers = _numbers(run)
     foreign = [name for name, path in numbers if path.stat().st_size] if not run.config.exists() else []
     if foreign and not position:

@@ -29,13 +29,13 @@ class Runtime:
     tf32: bool = False  # float32 with 10 bits of mantissa in matrix multiplications: faster, but not exact
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Matrix multiplications in `dtype`; parameters, reductions and normalizations stay in float32."""
+        """Run matrix multiplications in `dtype`; parameters, reductions and normalizations stay in float32."""
         if self.dtype == torch.float32:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, dtype=self.dtype)
 
     def in_float32(self) -> "Runtime":
-        """The same device with exact float32, as scores are computed. Applies to the whole process."""
+        """The same device with exact float32, for the final scores. Changes the whole process."""
         torch.set_float32_matmul_precision("highest")
         return Runtime(self.device, torch.float32)
 
@@ -47,7 +47,7 @@ class Runtime:
 
 
 def start_runtime(device: Device, precision: Precision, threads: int, together: bool = False) -> Runtime:
-    """Set up this process and, if `together`, join the others of its launcher. 0 threads: its share of the cores."""
+    """Set up this process and, if `together`, join the launcher's group. threads=0: its share of the cores."""
     keep_freed_memory()
     torch.set_num_threads(threads or max(1, usable_cores() // distributed.local_world_size()))
     chosen = choose_device(device)
@@ -73,7 +73,7 @@ def choose_device(device: Device) -> torch.device:
 
 
 def choose_dtype(precision: Precision, device: torch.device) -> torch.dtype:
-    """The dtype of matrix multiplications. Raises UserError for a precision that the device does not have."""
+    """The dtype of matrix multiplications. Raises UserError if the device does not support it."""
     if precision is Precision.auto:
         if device.type == "cuda":
             native = torch.cuda.get_device_capability(device) >= (8, 0)
@@ -83,7 +83,7 @@ def choose_dtype(precision: Precision, device: torch.device) -> torch.dtype:
     if precision in (Precision.fp16, Precision.tf32) and device.type == "cpu":
         raise UserError(f"precision={precision.value} needs a GPU: use bf16, fp32 or auto on a CPU")
     if precision is Precision.tf32 and torch.cuda.get_device_capability(device) < (8, 0):
-        raise UserError("precision=tf32 needs a GPU of compute capability 8.0: use fp16, fp32 or auto")
+        raise UserError("precision=tf32 needs a GPU of compute capability >= 8.0: use fp16, fp32 or auto")
     types = {Precision.bf16: torch.bfloat16, Precision.fp16: torch.float16}
     return types.get(precision, torch.float32)
 
@@ -102,14 +102,14 @@ def explain_out_of_memory(setting: str, value: int) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        # A GPU's error has a class of its own, the CPU allocator raises a plain RuntimeError
+        # GPU errors have their own class; the CPU allocator raises a plain RuntimeError
         if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(error):
             raise
-        raise UserError(f"out of memory with {setting}={value}: lower it (this changes no result)") from error
+        raise UserError(f"out of memory with {setting}={value}: lower it (it limits memory only)") from error
 
 
 def peak_memory(device: torch.device) -> float:
-    """The largest memory so far in GiB: allocated on a GPU, or resident for the process."""
+    """Peak memory in GiB: allocated on a GPU, or resident set size on a CPU."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device)) / 2**30
     import resource
@@ -134,6 +134,6 @@ def set_random_states(states: Mapping[str, Any], device: torch.device) -> None:
 
 
 def seed_process(seed: int, update: int) -> None:
-    """Give each process its own random state. Equal ones would drop the same units in all processes."""
+    """Give each process its own random state. Equal states would give all processes the same dropout masks."""
     own = np.random.SeedSequence([seed, update, distributed.rank()]).generate_state(1, np.uint64)
     torch.manual_seed(int(own[0] >> np.uint64(1)))

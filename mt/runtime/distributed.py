@@ -1,7 +1,7 @@
 """Collective operations among the processes of a command. In a single process they do nothing.
 
-Only this module and `launcher` import torch.distributed. `join` makes this process a member of the launcher's group,
-and all other functions act only if it has. So a program that has its own process group can use `mt.Translator`.
+Only this module and `launcher` import torch.distributed. The functions communicate only after `join` has added this
+process to the launcher's group, so that a program with its own process group can use `mt.Translator`.
 """
 
 import os
@@ -23,8 +23,8 @@ from mt.errors import UserError
 T = TypeVar("T")
 SUM, MAX = torch.distributed.ReduceOp.SUM, torch.distributed.ReduceOp.MAX
 
-# No time limit suits both preparing and decoding. If a process dies, its connections close, and the launcher ends the
-# others. (gloo keeps milliseconds in 32 bits.) Joining, and all-reducing gradients, keep torch's limits of minutes.
+# In effect no timeout, because preparing or decoding may take hours. If a process dies, its connections close and the
+# launcher ends the others. (gloo stores milliseconds in 32 bits.) Joining and the gradient group keep torch's timeouts.
 _PATIENCE = timedelta(days=20)
 _STOP = "mt/stop"
 _ASK_EVERY = 0.2  # seconds
@@ -50,7 +50,7 @@ def launched() -> bool:
 
 
 def rank() -> int:
-    """The number of this process among all processes, from 0."""
+    """The rank of this process among all processes."""
     return _group.rank if _group else 0
 
 
@@ -60,7 +60,7 @@ def world_size() -> int:
 
 
 def local_rank() -> int:
-    """The number of this process on its machine, from 0; it uses the GPU of this number."""
+    """The rank of this process on its machine, which is also the index of its GPU."""
     return int(os.environ.get("LOCAL_RANK", 0)) if launched() else 0
 
 
@@ -75,7 +75,7 @@ def join(gpu: bool) -> None:
     if _group or not launched() or int(os.environ["WORLD_SIZE"]) == 1:
         return
     if os.environ.get("MASTER_ADDR") in ("127.0.0.1", "localhost") and sys.platform == "linux":
-        # Then the name of the host need not resolve
+        # The host name then need not resolve
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     store, number, size = next(torch.distributed.rendezvous("env://"))
     device = torch.device("cuda", local_rank()) if gpu else None
@@ -86,7 +86,7 @@ def join(gpu: bool) -> None:
 
 
 def leave() -> None:
-    """Leave the group; the other processes leave it too, or have ended."""
+    """Leave the group, after all others have called this or have ended."""
     global _group
     if _group:
         with suppress(RuntimeError):
@@ -96,19 +96,19 @@ def leave() -> None:
 
 
 def data_parallel(model: nn.Module, device: torch.device) -> nn.Module:
-    """The model as training calls it: each backward pass averages its gradients over the processes."""
+    """Wrap the model so that each backward pass averages the gradients over the processes."""
     if not _group:
         return model
     return DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
 
 
 def sync_gradients(ddp_model: nn.Module, wanted: bool) -> AbstractContextManager[None]:
-    """If not wanted, the backward pass in this block leaves it to a later one to average the gradients."""
+    """Unless `wanted`, backward passes in this block accumulate gradients without averaging them."""
     return nullcontext() if wanted or not isinstance(ddp_model, DistributedDataParallel) else ddp_model.no_sync()
 
 
 def all_reduce(values: Sequence[float], operation: Any = SUM) -> list[float]:
-    """The sum, or another reduction, of each value over the processes, in float64; the same on all of them."""
+    """The sum, or another reduction, of each value over all processes, in float64."""
     tensor = torch.tensor(values, dtype=torch.float64)
     if _group:
         torch.distributed.all_reduce(tensor, operation, _group.control)
@@ -116,7 +116,7 @@ def all_reduce(values: Sequence[float], operation: Any = SUM) -> list[float]:
 
 
 def all_gather(value: T) -> list[T]:
-    """The values of all processes in order of rank, on all of them; any plain Python value."""
+    """The values of all processes in order of rank; any picklable value."""
     if not _group:
         return [value]
     found: list[Any] = [None] * _group.size
@@ -125,7 +125,7 @@ def all_gather(value: T) -> list[T]:
 
 
 def broadcast(work: Callable[[], T]) -> T:
-    """Call `work` on rank 0 while the others wait, however long; all return its result or raise its UserError."""
+    """Call `work` on rank 0 and broadcast its result, or its UserError; the others wait without a timeout."""
     if not _group:
         return work()
     outcome: list[Any] = [None, None]
@@ -141,7 +141,7 @@ def broadcast(work: Callable[[], T]) -> T:
 
 
 def rank_0_first(work: Callable[[], T]) -> T:
-    """Call `work` on rank 0, then on the others, which find its files. If one raises a UserError, all do."""
+    """Call `work` on rank 0, then on the others, which find its files. If one raises a UserError, all raise it."""
     if not _group:
         return work()
     found: list[T] = []
@@ -169,14 +169,14 @@ def barrier() -> None:
 
 
 def announce_stop(number: int) -> None:
-    """Tell the other processes that this signal asks the run to stop. Not a collective operation."""
+    """Tell the other processes that this signal requests a stop. Not a collective operation."""
     if _group:
         with suppress(RuntimeError):  # the launcher, which holds the store, has ended; then this process ends, too
             _group.store.set(_STOP, str(number))
 
 
 def announced_stop() -> int | None:
-    """The signal that another process announced, if one did; asks only a few times a second."""
+    """The signal that another process announced, or None; polls only a few times a second."""
     if not _group or time.monotonic() - _group.asked < _ASK_EVERY:
         return None
     try:
@@ -187,7 +187,7 @@ def announced_stop() -> int | None:
 
 
 def clear_stop() -> None:
-    """Withdraw the announcement, before another training in the same processes."""
+    """Clear the announced stop before the same processes train again."""
     barrier()
     if _group and _group.rank == 0:
         _group.store.delete_key(_STOP)

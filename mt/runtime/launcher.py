@@ -1,4 +1,4 @@
-"""Running a command in several processes on this machine, with torch's own launcher."""
+"""Runs a command in several processes on this machine with torch's own launcher."""
 
 import logging
 import os
@@ -12,14 +12,14 @@ from mt.config.schema import Device
 from mt.errors import UserError
 from mt.runtime.process import LAUNCHER, STOP_SIGNALS
 
-_GRACE = 120  # seconds for saving, after which torch's launcher kills
+_GRACE = 120  # seconds to save before torch's launcher kills
 
 
 def run_in_processes(arguments: list[str], devices: str, device: Device) -> int | None:
     """Run `mt ARGUMENTS` in as many processes as `devices` asks for, and return one exit code for all.
 
-    None: the caller does the work itself, because one process is enough or a launcher has started it. The first process
-    that fails ends the others. 128 + n: all received signal n, and had `_GRACE` seconds to save. Raises UserError.
+    None means that the caller must do the work, because one process is enough or a launcher has started this one. If a
+    process fails, the others are ended. 128 + n: all got signal n, with `_GRACE` seconds to save. Raises UserError.
     """
     count = processes_to_start(devices, device)
     if count == 1:
@@ -28,7 +28,7 @@ def run_in_processes(arguments: list[str], devices: str, device: Device) -> int 
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    # The messages of torch's launcher describe the launcher; ours name the process that failed
+    # Silence torch's launcher: our own messages name the process that failed
     logging.disable(logging.CRITICAL)
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_GRACE))
     os.environ[LAUNCHER] = str(os.getpid())
@@ -61,7 +61,7 @@ def run_in_processes(arguments: list[str], devices: str, device: Device) -> int 
 
 
 def processes_to_start(devices: str, device: Device) -> int:
-    """The number of processes that `devices` (a number, or auto: one per GPU) asks for; 1 if they are running."""
+    """The number of processes that `devices` (a number, or auto: one per GPU) asks for; 1 in a launched process."""
     if devices == "1":
         return 1
     import torch
@@ -79,7 +79,7 @@ def processes_to_start(devices: str, device: Device) -> int:
 
 
 def _wait_for_children() -> None:
-    """Wait until all have ended. Two signals end the wait of torch's launcher too early; one more ends this wait."""
+    """Wait for all children, because torch's launcher stops waiting at a second signal. Another one ends this wait."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         os._exit(128 + number)
@@ -96,11 +96,11 @@ def _wait_for_children() -> None:
 
 
 def _exit_code(codes: dict[int, int]) -> int:
-    """The exit code of the process that ended first (-n: by signal n), because the others ended after it."""
+    """The exit code of the process that failed first (-n: killed by signal n), which made the others end."""
     rank, code = next(iter(codes.items()))
     if code > 0:
         return code
     if code != -signal.SIGTERM:
-        why = ": if memory ran out, lower train.batch_tokens" if code == -signal.SIGKILL else ""
+        why = ": if memory ran out, lower train.batch_tokens or decode.batch_tokens" if code == -signal.SIGKILL else ""
         print(f"error: process {rank} was ended by signal {-code}{why}", file=sys.stderr, flush=True)
     return 128 - code

@@ -1,4 +1,4 @@
-"""This process without torch: its cores, its messages, the signals that it gets, and the process that started it."""
+"""Process utilities that do not need torch: cores, messages, signals, and the parent process."""
 
 import ctypes
 import os
@@ -6,9 +6,9 @@ import signal
 import sys
 from contextlib import suppress
 
-# The signals of a terminal, of a scheduler, and of SLURM's early warning
+# From a terminal, a scheduler, and SLURM's advance warning (SIGUSR1)
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-LAUNCHER = "MT_LAUNCHER"  # environment variable: process number of the mt that started this one as one of several
+LAUNCHER = "MT_LAUNCHER"  # environment variable: pid of the mt that launched this worker process
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -18,7 +18,7 @@ def usable_cores() -> int:
 
 
 def say(line: str) -> None:
-    """Print a line on stderr; of several processes, only rank 0 does."""
+    """Print a line on stderr, on rank 0 only."""
     if os.environ.get("RANK", "0") == "0":
         print(line, file=sys.stderr, flush=True)
 
@@ -31,5 +31,5 @@ def end_with_parent() -> None:
 
 
 def launcher_has_ended() -> bool:
-    """Whether this process was started as one of several by an mt that is no longer its parent."""
+    """Whether the mt process that launched this worker process has ended."""
     return os.environ.get(LAUNCHER, str(os.getppid())) != str(os.getppid())

@@ -1,4 +1,4 @@
-"""Stopping a run: a signal is only a request, which the running code obeys after it has saved."""
+"""Stops a run on request: a signal only sets a flag, and the run ends after it has saved."""
 
 import os
 import signal
@@ -11,14 +11,14 @@ from mt.runtime.process import STOP_SIGNALS
 
 
 class Interrupted(Exception):
-    """All processes abandoned some work because the run was asked to stop."""
+    """Work was abandoned because the run was asked to stop."""
 
 
 class StopRequest:
-    """In its `with` block, STOP_SIGNALS only ask the run to stop; a third SIGINT interrupts at once.
+    """In its `with` block, STOP_SIGNALS only request a stop; the third SIGINT raises KeyboardInterrupt.
 
-    A signal to one process counts for all. `number` is the signal that all processes have agreed on, so it is the same
-    everywhere; between two agreements, `wanted` is true as soon as this process knows of a signal.
+    A signal to one process counts for all. `number` is the signal that all processes have agreed on in `agree`;
+    `wanted()` is true as soon as this process knows of a signal, even before the next `agree`.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class StopRequest:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         if self.heard is not None and self.number is None and error is None:
-            os.kill(os.getpid(), self.heard)  # it arrived after the last agreement: let it act as usual
+            os.kill(os.getpid(), self.heard)  # arrived after the last `agree`: pass it to the previous handler
 
     def wanted(self) -> bool:
         """Whether any process was asked to stop, as far as this one knows; costs almost nothing."""

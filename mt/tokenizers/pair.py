@@ -34,7 +34,7 @@ class Tokenizers:
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizers":
-        """Read the files that `save` wrote. Raises UserError if one is missing or something else."""
+        """Read the files that `save` wrote. Raises UserError if one is missing or invalid."""
         path = folder / META
         with explain_os_errors(f"cannot read {path}"):
             content = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Subword units: a SentencePiece model as a tokenizer."""
+"""Subword tokenization with a SentencePiece model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from mt.tokenizers.special_ids import BOS, EOS, PAD, SPECIALS, UNK, UNKNOWN_TEXT
 from mt.tokenizers.subword_regularization import SubwordSampler
 from mt.tokenizers.tokenizer import Tokenizer, one_line
 
-# Fixed, because a trained unigram model depends on it (each thread has its own sums); encoding does not
+# Fixed, because a trained unigram model depends on it (each thread sums separately); encoding does not
 THREADS = 4
 SPM_FLAGS = "spm_train --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
 
@@ -22,8 +22,8 @@ SPM_FLAGS = "spm_train --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
 class SentencePieceTokenizer(Tokenizer):
     """A SentencePiece model (unigram or BPE), given as the content of its file.
 
-    Text is normalized by the model's own rules (ours: nmt_nfkc), after NUL and line ends became blanks. Raises
-    UserError, which names `name`, if the content is not a model, or if its special ids differ from ours.
+    Text is normalized by the model's own rules (ours: nmt_nfkc), after NUL and line breaks become spaces. Raises
+    UserError, which mentions `name`, if the content is not a model or its special ids differ from ours.
     """
 
     kind = TokenizerKind.sentencepiece
@@ -41,15 +41,15 @@ class SentencePieceTokenizer(Tokenizer):
             raise UserError(f"{name} has no {' and no '.join(missing)}: train it with {SPM_FLAGS}")
         if [*ids.values()] != [PAD, UNK, BOS, EOS]:
             found = ", ".join(f"{piece}={i}" for piece, i in ids.items())
-            raise UserError(f"{name} has other special ids than 0 to 3 ({found}): train it with {SPM_FLAGS}")
+            raise UserError(f"{name} has special ids other than 0 to 3 ({found}): train it with {SPM_FLAGS}")
         self.size = spm.get_piece_size()
-        # Other models usually show an unknown this way, with blanks that the sentence does not have
+        # Most other models decode an unknown token this way, adding spaces to the sentence
         self._shows_blanks = self._processor.decode([UNK]) == " ⁇ "
         self._sampler: SubwordSampler | None = None
 
     @classmethod
     def load(cls, folder: Path, side: str) -> "SentencePieceTokenizer":
-        """Read the file that `save` wrote. Raises UserError if it is missing or something else."""
+        """Read the file that `save` wrote. Raises UserError if it is missing or invalid."""
         return load_model(folder / _file_name(side))
 
     def encode(self, lines: Sequence[str]) -> list[np.ndarray]:
@@ -82,6 +82,6 @@ def _file_name(side: str) -> str:
 
 
 def load_model(path: Path) -> SentencePieceTokenizer:
-    """Read a SentencePiece model file. Raises UserError if it is missing, something else or has other special ids."""
+    """Read a SentencePiece model file. Raises UserError if it is missing or invalid, or has other special ids."""
     with explain_os_errors(f"cannot read {path}"):
         return SentencePieceTokenizer(path.read_bytes(), str(path))

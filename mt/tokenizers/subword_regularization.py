@@ -1,6 +1,6 @@
-"""Subword regularization: random segmentations by the pieces and scores of a SentencePiece model.
+"""Subword regularization: random segmentations with the pieces and scores of a SentencePiece model.
 
-SentencePiece (0.2.3) mixes the seed with a process number, so that a resumed run would see other data; this does not.
+SentencePiece (0.2.3) mixes a process number into the seed, so that a resumed run would see other data; this does not.
 """
 
 import itertools
@@ -15,7 +15,7 @@ import numpy as np
 
 from mt.tokenizers.special_ids import UNK
 
-VARIANTS = 32  # random segmentations of a word, fixed by its spelling; each occurrence takes one of them
+VARIANTS = 32  # random segmentations per word, determined by its spelling; each occurrence uses one
 _REMEMBERED = 1 << 19
 _WORD = re.compile("▁*[^▁]+|▁+")
 
@@ -33,9 +33,9 @@ class SubwordSampler:
         self._is_bpe = False
         try:
             processor.nbest_encode("a", nbest_size=2, out_type=int)
-        except RuntimeError:  # only a unigram model can list segmentations; it does not tell its type in another way
+        except RuntimeError:  # only unigram models have n-best lists; the API does not expose the type
             self._is_bpe = True
-        # User-defined symbols have score 0, which no unigram piece has, and in BPE the first merge (then -1)
+        # Besides user-defined symbols, only the first BPE merge has score 0 (the second has -1)
         first_merge = next((i for i in plain if self._is_bpe and scores[i : i + 2] == [0, -1]), None)
         symbols = sorted((names[i] for i in plain if scores[i] == 0 and i != first_merge), key=len, reverse=True)
         self._symbols = re.compile(f"({'|'.join(map(re.escape, symbols)) or '(?!)'})")

@@ -1,4 +1,4 @@
-"""From text to token ids and back: the interface of both kinds of tokenizers."""
+"""The interface of tokenizers, which turn text into token ids and back."""
 
 import abc
 import re
@@ -10,13 +10,13 @@ import numpy as np
 from mt.config.schema import TokenizerKind
 from mt.tokenizers.special_ids import BOS, EOS, PAD, UNK
 
-# NUL, and all characters that Python takes for a line end. SentencePiece's own rules delete some of them, which would
-# join two words; and byte pieces can spell them, which would split a translation into two lines.
+# NUL, and all characters that Python treats as line breaks. SentencePiece's own rules delete some of them, which would
+# join two words; byte pieces can produce them, which would split a translation into two lines.
 _BREAKS = re.compile("[\x00\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 def one_line(text: str) -> str:
-    """The text with NUL and all kinds of line ends replaced by blanks."""
+    """The text with NUL and all kinds of line breaks replaced by spaces."""
     return _BREAKS.sub(" ", text)
 
 
@@ -24,7 +24,7 @@ class Tokenizer(abc.ABC):
     """Turns lines of one language into ids and back. Ids 0 to 3 are PAD, UNK, BOS and EOS."""
 
     kind: TokenizerKind
-    size: int  # the number of ids, which is the number of rows of an embedding
+    size: int  # vocabulary size, including special ids
 
     @abc.abstractmethod
     def encode(self, lines: Sequence[str]) -> list[np.ndarray]:
@@ -36,11 +36,11 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def normalize(self, line: str) -> str:
-        """The line as the tokenizer sees it, which a lossless round trip reproduces."""
+        """The normalized line, which a lossless round trip reproduces."""
 
     @abc.abstractmethod
     def units(self) -> list[str]:
-        """The text of each id, all different."""
+        """The token of each id; all are distinct."""
 
     @abc.abstractmethod
     def save(self, folder: Path, side: str) -> None:
@@ -51,7 +51,7 @@ class Tokenizer(abc.ABC):
         """The detokenized text of ids that are all in the vocabulary."""
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """One line of text, without PAD, BOS and EOS; UNK becomes `UNKNOWN_TEXT`. Raises ValueError."""
+        """One line of text, without PAD, BOS and EOS; UNK becomes `UNKNOWN_TEXT`. Raises ValueError for invalid ids."""
         plain = [int(i) for i in ids]
         if outside := [i for i in plain if not 0 <= i < self.size]:
             raise ValueError(f"token id {outside[0]} is outside the vocabulary of {self.size}")
@@ -59,14 +59,14 @@ class Tokenizer(abc.ABC):
 
 
 def round_trip(tokenizer: Tokenizer, lines: Sequence[str]) -> float:
-    """The share of lines that decoding reproduces, except for the tokenizer's normalization."""
+    """The fraction of lines that a round trip reproduces, up to normalization."""
     pairs = zip(lines, tokenizer.encode(lines), strict=True)
     same = [tokenizer.decode(ids) == tokenizer.normalize(line) for line, ids in pairs]
     return sum(same) / len(same) if same else 1.0
 
 
 def unknown_share(tokenizer: Tokenizer, lines: Sequence[str]) -> float:
-    """The share of the lines' tokens that are unknown."""
+    """The fraction of tokens that are unknown."""
     rows = tokenizer.encode(lines)
     tokens = sum(len(row) for row in rows)
     return sum(int((row == UNK).sum()) for row in rows) / tokens if tokens else 0.0

@@ -1,4 +1,4 @@
-"""Training tokenizers: SentencePiece models here, vocabularies of words in `words`."""
+"""Trains tokenizers: SentencePiece models here, word vocabularies with `words`."""
 
 import io
 import random
@@ -17,7 +17,7 @@ from mt.tokenizers.tokenizer import one_line
 from mt.tokenizers.words import train_words
 
 Log = Callable[[str], None]
-MOST_CHARACTERS = 20_000_000  # in a side's sample: SentencePiece 0.2.3 needs about 22 bytes of memory for each
+MOST_CHARACTERS = 20_000_000  # per side; SentencePiece 0.2.3 needs about 22 bytes of memory for each
 
 
 def train_tokenizers(
@@ -49,7 +49,7 @@ def train_tokenizers(
 def _check_symbols(symbols: Sequence[str]) -> None:
     for symbol in symbols:
         if not symbol.strip() or one_line(symbol) != symbol:
-            raise UserError(f"tokenizer.symbols: {symbol!r} is blank or has a line end: leave it out")
+            raise UserError(f"tokenizer.symbols: {symbol!r} is blank or has a line break: leave it out")
         if symbol in SPECIALS:
             raise UserError(f"tokenizer.symbols: {symbol} is reserved: text must not be able to spell it")
         if symbols.count(symbol) > 1:
@@ -57,7 +57,7 @@ def _check_symbols(symbols: Sequence[str]) -> None:
 
 
 def _sample(lines: Iterable[str], side: str, most: int, seed: int, log: Log) -> list[str]:
-    """At most `most` lines with at most MOST_CHARACTERS, all equally likely, none blank (Vitter 1985, algorithm R)."""
+    """A uniform sample of at most `most` non-blank lines and MOST_CHARACTERS (Vitter 1985, algorithm R)."""
     generator = random.Random(seed)
     kept: list[tuple[int, str]] = []
     seen = characters = 0
@@ -70,7 +70,7 @@ def _sample(lines: Iterable[str], side: str, most: int, seed: int, log: Log) -> 
         elif (place := generator.randrange(seen + 1)) < most:
             characters += len(line) - len(kept[place][1])
             kept[place] = (seen, line)
-        while characters > MOST_CHARACTERS and len(kept) > 1:  # then the sample stays smaller
+        while characters > MOST_CHARACTERS and len(kept) > 1:  # from now on, the sample is smaller
             place = generator.randrange(len(kept))
             kept[place], kept[-1] = kept[-1], kept[place]
             characters -= len(kept.pop()[1])
@@ -93,9 +93,9 @@ def _train(lines: list[str], side: str, config: TokenizerConfig, log: Log) -> Se
             hard_vocab_limit=False,
             byte_fallback=config.byte_fallback,
             character_coverage=config.character_coverage,
-            user_defined_symbols=[symbol.replace(" ", "▁") for symbol in config.symbols],  # as the model sees blanks
+            user_defined_symbols=[symbol.replace(" ", "▁") for symbol in config.symbols],  # ▁ is a space
             normalization_rule_name="nmt_nfkc",
-            max_sentence_length=max(len(line.encode()) for line in lines) + 1,  # it drops longer ones silently
+            max_sentence_length=max(len(line.encode()) for line in lines) + 1,  # longer ones are dropped silently
             pad_id=PAD,
             unk_id=UNK,
             bos_id=BOS,
@@ -114,6 +114,6 @@ def _train(lines: list[str], side: str, config: TokenizerConfig, log: Log) -> Se
         raise UserError(f"SentencePiece cannot train on the {side} text: {reason}") from None
     tokenizer = SentencePieceTokenizer(model.getvalue(), f"the {side} tokenizer")
     size = f"the {side} vocabulary has {tokenizer.size} pieces"
-    less = f"warning: {size}, not tokenizer.vocab_size={config.vocab_size}: the text has no more"
+    less = f"warning: {size}, not tokenizer.vocab_size={config.vocab_size}: the text yields no more"
     log(f"tokenizer: {less if tokenizer.size < config.vocab_size else size}")
     return tokenizer

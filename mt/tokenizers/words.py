@@ -1,4 +1,4 @@
-"""Words as tokens: Moses tokenization (sacremoses) and a vocabulary of frequent words (torchtext 0.6)."""
+"""Word tokenization with Moses rules (sacremoses) and a vocabulary of frequent words (torchtext 0.6)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +26,7 @@ class WordTokenizer(Tokenizer):
         assert tuple(words[: len(SPECIALS)]) == SPECIALS
         self.size = len(words)
         self.words = list(words)
-        # Without the special ids, so that no text can spell them
+        # Without the special tokens, so that text cannot produce them
         self._ids = {word: i for i, word in enumerate(words) if i >= len(SPECIALS)}
         self._tokenizer = MosesTokenizer(lang=language)
         self._detokenizer = MosesDetokenizer(lang=language)
@@ -53,7 +53,7 @@ class WordTokenizer(Tokenizer):
 
     @classmethod
     def load(cls, folder: Path, side: str, language: str) -> "WordTokenizer":
-        """Read the file that `save` wrote, without torchtext. Raises UserError if it is missing or something else."""
+        """Read the file that `save` wrote, without torchtext. Raises UserError if it is missing or invalid."""
         path = folder / _file_name(side)
         with explain_os_errors(f"cannot read {path}"):
             content = path.read_bytes()
@@ -69,7 +69,7 @@ class WordTokenizer(Tokenizer):
         try:
             return self._detokenizer.detokenize(words, unescape=False)
         except TypeError:
-            # sacremoses fails on a Czech word with an apostrophe before "- li": use no language's rules
+            # sacremoses fails on a Czech word with an apostrophe before "- li": use language-neutral rules
             return self._plain_detokenizer.detokenize(words, unescape=False)
 
 
@@ -80,7 +80,7 @@ def _file_name(side: str) -> str:
 def train_words(
     lines: Sequence[Iterable[str]], config: TokenizerConfig, languages: tuple[str, str], log: Callable[[str], None]
 ) -> list[WordTokenizer]:
-    """The source and target tokenizers: with two vocabularies or, if `config.joint`, with one over both sides."""
+    """Train the source and target tokenizers, with one vocabulary for both if `config.joint`."""
     counts = []
     for side, language in zip(lines, languages, strict=True):
         splitter = WordTokenizer(SPECIALS, language)

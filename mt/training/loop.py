@@ -20,7 +20,7 @@ from mt.training.state import TrainerState
 from mt.training.step import Learner, StepMetrics, train_step, try_batch
 from mt.training.validation import Validator
 
-GIVE_UP_AFTER = 10  # updates in a row whose gradient is not finite
+GIVE_UP_AFTER = 10  # consecutive updates with non-finite gradients
 _SHOWN_LINES = 3
 
 
@@ -34,7 +34,7 @@ def run_updates(
     log: RunLog,
     stop: StopRequest,
 ) -> None:
-    """Train until the budget is spent, patience runs out or a signal arrives; then validate the last update."""
+    """Train until the budget is spent or patience runs out, then validate; or until a signal arrives."""
     train, rank, world_size = config.train, distributed.rank(), distributed.world_size()
 
     def validate_and_save() -> None:
@@ -78,7 +78,7 @@ def run_updates(
 
 
 def _next_epoch(config: TrainConfig, corpus: PreparedCorpus, state: TrainerState, stop: StopRequest) -> Epoch | None:
-    """The plan of the epoch, or None, in all processes, if a signal arrived while its subwords were drawn."""
+    """The next epoch; None, in all processes, if a signal arrived while its subwords were sampled."""
     epoch, sampling = None, config.tokenizer.sampling
     with suppress(Interrupted):
         epoch = corpus.epoch(state.epoch, config.seed, config.train.update_tokens, sampling, stop.raise_if_wanted)
@@ -102,7 +102,7 @@ def _log_metrics(state: TrainerState, lr: float, memory: float, log: RunLog) -> 
 def _report_skipped(
     state: TrainerState, update: Update, step: StepMetrics, corpus: PreparedCorpus, run: RunFolder, log: RunLog
 ) -> None:
-    """Report a skipped update; after GIVE_UP_AFTER in a row, end the run and name the lines of the faulty batches."""
+    """Report a skipped update; after GIVE_UP_AFTER in a row, raise UserError with the lines of the last one."""
     log.warning(f"update {state.update} skipped: its gradient is not finite ({state.skipped} so far)")
     if state.skipped_in_a_row < GIVE_UP_AFTER:
         return
@@ -111,9 +111,9 @@ def _report_skipped(
     everything = [entry for part in distributed.all_gather(own) for entry in part]
     lines = [line for line, finite in everything if not finite] or [line for line, _ in everything]
     if distributed.rank() == 0:
-        run.not_finite.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+        run.not_finite.write_text("".join(line + "\n" for line in lines), encoding="utf-8", errors="surrogateescape")
     raise UserError(
-        f"{GIVE_UP_AFTER} updates in a row had no finite gradient, the last one with {'; '.join(lines[:_SHOWN_LINES])}"
+        f"{GIVE_UP_AFTER} updates in a row had non-finite gradients, the last with {'; '.join(lines[:_SHOWN_LINES])}"
         f" (all its lines are in {run.not_finite}): correct or remove faulty lines, else lower optim.factor or"
         f" optim.peak_lr, or raise optim.warmup_steps; earlier checkpoints are in {run.checkpoints}"
     )

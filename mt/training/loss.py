@@ -25,13 +25,13 @@ class Loss:
 def label_smoothed_loss(states: Tensor, weight: Tensor, targets: Tensor, smoothing: float, non_padding: Tensor) -> Loss:
     """The loss of states [B, T, D] under output matrix weight [V, D] for targets [B, T].
 
-    `non_padding` [N] are the positions of the tokens in the flattened targets. (Searching for them here would make the
-    CPU wait for the GPU.) Under autocast, matrix multiplications have its dtype; everything else is float32.
+    `non_padding` [N] are the positions of the tokens in the flattened targets. (Finding them here would make the CPU
+    wait for the GPU.) Under bfloat16 autocast, matrix multiplications are in bfloat16; all else is float32.
     """
     rows = states.flatten(0, 1).index_select(0, non_padding).to(weight.dtype)
     kept = targets.flatten().index_select(0, non_padding)
     kind = rows.device.type
-    # The gradients of most logits are too small for float16
+    # Not in float16: the gradients of most logits would underflow
     rounded = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) != torch.float16
     dtype = torch.get_autocast_dtype(kind) if rounded else weight.dtype
     with torch.autocast(kind, enabled=False):
@@ -40,10 +40,10 @@ def label_smoothed_loss(states: Tensor, weight: Tensor, targets: Tensor, smoothi
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Cross-entropy of rows @ weight.T in chunks of rows; the gradients are computed beside the logits of each chunk.
+    """Cross-entropy of rows @ weight.T in chunks of rows; each chunk's gradients are computed with its logits.
 
-    Only the softmax reads all logits. The smoothing's share of the loss is linear in them, e rows . mean(weight), so
-    that it is computed without them.
+    Only the softmax reads all logits. The smoothing term of the loss is linear in them, e rows . mean(weight), and is
+    computed without them.
     """
 
     @staticmethod
@@ -54,7 +54,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         targets: Tensor,
         smoothing: float,
         dtype: torch.dtype,
-        gradients: bool,  # grad mode is always off in here, so the caller must say
+        gradients: bool,  # grad mode is always off here, so the caller passes it
     ) -> tuple[Tensor, Tensor]:
         wanted = gradients and (rows.requires_grad or weight.requires_grad)
         matrix, inputs = weight.to(dtype), rows.to(dtype)
@@ -71,7 +71,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             total = exponentials.sum(1, keepdim=True)
             log_normalizer[part] = highest + total.log()
             if rows_gradient is not None and weight_gradient is not None:
-                # The target's share is subtracted before rounding, which would leave little of the difference
+                # Subtract the target's share before rounding, which would lose most of the difference
                 exponentials.scatter_add_(1, targets[part, None], (smoothing - 1) * total)
                 exponentials = exponentials.to(dtype)
                 rows_gradient[part] = (exponentials @ matrix) / total

@@ -1,4 +1,4 @@
-"""The metrics that a training logs: summed over updates and processes, then divided once."""
+"""The logged training metrics, summed over updates and processes, then divided once."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mt.runtime import distributed
 from mt.training.step import StepMetrics
 
-SHARES = ("loss", "nll", "tokens", "cells", "target_tokens", "all_target_tokens")  # summed over this process alone
+SHARES = ("loss", "nll", "tokens", "cells", "target_tokens", "all_target_tokens")  # sums of this process only
 
 
 @dataclass
@@ -37,9 +37,9 @@ class TrainingMetrics:
             self.grad_norm += step.grad_norm
 
     def values(self, lr: float, target_tokens: int, memory: float, epoch: int) -> dict[str, float]:
-        """The metrics to log, over all processes, which all call it. To log another, add it here and to `in_words`."""
+        """The metrics to log, over all processes; each must call this. Add new metrics here and to `in_words`."""
         sums = dict(zip(SHARES, distributed.all_reduce([getattr(self, name) for name in SHARES]), strict=True))
-        counted = sums["target_tokens"] or math.nan  # none if every update was skipped
+        counted = sums["target_tokens"] or math.nan  # NaN if every update was skipped
         return {
             "loss": sums["loss"] / counted,
             "nll": sums["nll"] / counted,

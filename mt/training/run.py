@@ -1,4 +1,4 @@
-"""A training from its configuration to its scores."""
+"""A training run, from configuration to scores."""
 
 import json
 from contextlib import nullcontext
@@ -39,13 +39,13 @@ SAMPLING_SECONDS, SAMPLING_BYTES = 250e-6, 1400  # per pair, at the peak; measur
 
 
 def train(config: TrainConfig) -> int:
-    """Train the configured run, or resume it, score its test sets, and return the exit code.
+    """Train or resume the configured run, score it on its test sets, and return the exit code.
 
-    0: finished, now or before. 128 + n: stopped by signal n, after saving. All processes of a launcher call this; only
-    rank 0 writes. Raises UserError, and DataUnavailable for text that cannot be had.
+    0: finished, now or before. 1: lost another process. 128 + n: stopped by signal n, after saving. All processes call
+    this; only rank 0 writes. Raises UserError, or DataUnavailable if text cannot be downloaded.
     """
     run = RunFolder(config.run.folder)
-    bleu_metric(config.data.target)  # before any work, in case a package is missing
+    bleu_metric(config.data.target)  # fails early if a package is missing
     runtime = start_runtime(config.train.device, config.train.precision, config.train.threads, together=True)
     sources = distributed.rank_0_first(lambda: locate(config.data, say))
     with locked(run.lock, report=say) if distributed.rank() == 0 else nullcontext():
@@ -97,15 +97,15 @@ def _describe(config: TrainConfig, corpus: PreparedCorpus, learner: Learner, log
     size, pairs, processes = corpus.tokenizers.target.size, len(corpus.source), distributed.world_size()
     log.info(f"model: {parameters:,} parameters, vocabulary {size:,}; {learner.runtime.describe()}")
     log.info(
-        f"data: {pairs:,} training pairs, {len(corpus.dev.sources):,} for development; an update is up to"
-        f" {config.train.update_tokens:,} target tokens, over all {processes} process{'es' if processes > 1 else ''}"
+        f"data: {pairs:,} training pairs, {len(corpus.dev.sources):,} for development; an update has up to"
+        f" {config.train.update_tokens:,} target tokens, over {processes} process{'es' if processes > 1 else ''}"
     )
     log.info(f"environment: {describe_environment()}")
     if config.tokenizer.sampling and pairs >= MANY_TO_SAMPLE:
         minutes, memory = pairs * SAMPLING_SECONDS / 60, pairs * SAMPLING_BYTES * distributed.local_world_size()
         log.warning(
-            f"tokenizer.sampling draws all {pairs:,} pairs anew before each epoch, which takes about"
-            f" {minutes:,.0f} minutes and {memory / 2**30:,.1f} GiB on this machine; 0 turns it off"
+            f"tokenizer.sampling resamples all {pairs:,} pairs before each epoch, which takes about"
+            f" {minutes:,.0f} minutes and {memory / 2**30:,.1f} GiB on this machine; set it to 0 to turn it off"
         )
 
 
@@ -117,16 +117,16 @@ def _restore(
     packed: dict[str, Any],
     log: RunLog,
 ) -> TrainerState:
-    """Set optimizer, scaler and random generators to the last checkpoint, and return the run's state there."""
+    """Restore optimizer, scaler and random generators from the last checkpoint; returns the trainer state."""
     before = resumed.meta.get("corpus")
     if before != corpus.folder.name:
         now = f"but the text or its settings now give {corpus.folder.name}"
-        raise UserError(f"{resumed.folder} has the corpus {before}, {now}: restore them, or choose another run.name")
+        raise UserError(f"{resumed.folder} was trained on {before}, {now}: restore them, or choose another run.name")
     state, processes = restore(packed, config.seed, learner)
     log.info(f"resuming from {resumed.folder.name}, epoch {state.epoch}")
     if processes != distributed.world_size():
         now = f"saved by {processes} processes, now {distributed.world_size()}"
-        log.info(f"{now}: the updates stay the same, but dropout is drawn anew")
+        log.info(f"{now}: the updates stay the same, but dropout masks differ")
     return state
 
 
@@ -147,7 +147,7 @@ def _update(
     store: CheckpointStore,
     log: RunLog,
 ) -> int:
-    """Train to the end of the budget and save; returns 0, or the exit code of a run that was stopped."""
+    """Train until the budget is spent, and save; returns 0, or the exit code of a stopped run."""
     train, decode = config.train, replace(config.decode, beam_size=config.train.validate_beam, nbest=1)
     validator = Validator(
         Translator(learner.model, corpus.tokenizers, decode, learner.runtime),
@@ -185,14 +185,14 @@ def _score(
     store: CheckpointStore,
     log: RunLog,
 ) -> None:
-    """Score the average of the checkpoints, or the best one, on the test sets, once."""
+    """Score the averaged or the best checkpoint on the test sets, once."""
     checkpoint = Checkpoint.open(distributed.broadcast(lambda: model_to_score(store, config, state, log)))
     translator = Translator.of(checkpoint, config.decode, learner.runtime.in_float32())
     sets = distributed.broadcast(lambda: own_sets(sources, log.info))
     for name, chosen in sets.items() if distributed.rank() == 0 else ():
         train = read_pairs(sources.train, keep_invalid=config.data.invalid_utf8 is InvalidText.skip)
         if repeated := overlap(train, zip(chosen.sources, chosen.references, strict=True)):
-            log.warning(f"{name}: {repeated} of {len(chosen.sources)} pairs are in the training text, too")
+            log.warning(f"{name}: {repeated} of {len(chosen.sources)} pairs are also in the training text")
     if not sets:
         sets = {"dev": EvaluationSet(corpus.dev.sources, corpus.dev.references)}
     model = checkpoint.folder.name

@@ -1,4 +1,4 @@
-"""The checkpoints of a training: finding one to resume from, saving, and choosing the model to score."""
+"""The checkpoints of a run: finding one to resume from, saving, and choosing the model to score."""
 
 import time
 from pathlib import Path
@@ -28,13 +28,13 @@ def find_resumable(store: CheckpointStore) -> tuple[Checkpoint | None, list[str]
 
 
 def settle_best(state: TrainerState, store: CheckpointStore, log: RunLog) -> None:
-    """Make the index name the best checkpoint of the state, or none if that one is corrupt or gone."""
+    """Set the best checkpoint in the index from the state; drop it if it is corrupt or missing."""
     name = checkpoint_name(state.best_update)
     there = distributed.broadcast(lambda: state.best_update > 0 and store.intact(name))
     if distributed.rank() == 0 and store.index().get("best") != (name if there else None):
         store.set(best=name if there else None)
     if state.best_update and not there:
-        log.warning(f"the best checkpoint, {name}, is corrupt or gone: the next validation counts as the best")
+        log.warning(f"the best checkpoint, {name}, is corrupt or missing: the next validation counts as the best")
         state.best, state.best_update = None, 0
 
 
@@ -60,20 +60,20 @@ def save(
         store.run.saved.touch()
         best = {"best": checkpoint_name(state.best_update)} if state.best_update else {}
         previous = {"previous": before} if before != name else {}  # in case the last one becomes corrupt
-        store.set(last=name, average=None, **previous, **best)  # because an average of earlier ones is out of date
+        store.set(last=name, average=None, **previous, **best)  # an average of earlier ones is out of date
         store.delete([name for name in store.names() if name not in state.to_average(config.train)])
         size = sum(path.stat().st_size for path in (store.folder / name).iterdir())
         log.info(f"saved {name}: {size / 1e6:,.1f} MB in {time.monotonic() - began:.2f} s")
-    distributed.barrier()  # here, because this wait has no time limit
+    distributed.barrier()  # waits here, because this barrier has no timeout
 
 
 def model_to_score(store: CheckpointStore, config: TrainConfig, state: TrainerState, log: RunLog) -> Path:
-    """The average of checkpoints, written now, or the best one; corrupt ones are left out with a warning."""
+    """Write and return the average of the checkpoints, or return the best; skip corrupt ones with a warning."""
 
     def usable(name: str, instead: str) -> bool:
         intact = store.intact(name)
         if not intact:
-            log.warning(f"{store.folder / name} is corrupt or gone: {instead}")
+            log.warning(f"{store.folder / name} is corrupt or missing: {instead}")
         return intact
 
     names = [name for name in state.to_average(config.train) if usable(name, "it is left out of the average")]

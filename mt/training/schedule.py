@@ -1,4 +1,4 @@
-"""The optimizer, and its learning rate as a function of the update, which counts from 1."""
+"""The optimizer, and its learning rate as a function of the update number, which starts at 1."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ def noam(update: int, config: OptimConfig, d_model: int) -> tuple[float, float]:
 
 
 def inverse_sqrt(update: int, config: OptimConfig, d_model: int) -> tuple[float, float]:
-    """The shape of noam, but with its peak given as peak_lr."""
+    """Like noam, but with the peak peak_lr."""
     return config.peak_lr, _warm_up_and_decay(update, config.warmup_steps)
 
 
@@ -23,7 +23,7 @@ def constant(update: int, config: OptimConfig, d_model: int) -> tuple[float, flo
     return config.peak_lr, min(1.0, update / config.warmup_steps)
 
 
-# A schedule returns its peak and the share of the peak at an update. To add one, name it in mt.config.schema.Schedule
+# A schedule returns its peak lr and the fraction of it at an update. To add one, name it in mt.config.schema.Schedule
 # and register it here. If it depends on train.max_updates, mt.config.rules must treat it like optim.cooldown.
 SCHEDULES: dict[Schedule, Callable[[int, OptimConfig, int], tuple[float, float]]] = {
     Schedule.noam: noam,

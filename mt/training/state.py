@@ -1,4 +1,4 @@
-"""The state of a training besides its weights, and its form in training_state.pt."""
+"""The trainer state (all but the weights), and its form in training_state.pt."""
 
 import math
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _NAMES_ON_DISK = {"loss": "smoothed", "tokens": "real_tokens", "cells": "padded_
 
 @dataclass
 class TrainerState:
-    """The progress of a run, the same in all processes. Epochs count from 1; `update` is the last one done."""
+    """The progress of a run; only `metrics` differs by process. Epochs start at 1; `update` is the last one done."""
 
     update: int = 0
     epoch: int = 1
@@ -49,7 +49,7 @@ class TrainerState:
             self.epoch, self.update_in_epoch = self.epoch + 1, 0
 
     def record(self, bleu: float, nll: float) -> bool:
-        """Record the validation of this update: is it the best? If two BLEU are equal, the lower loss decides."""
+        """Record a validation; returns whether it is the best so far. If BLEU is equal, the lower loss wins."""
         score = bleu, -nll
         better = math.isfinite(nll) and math.isfinite(bleu) and (self.best is None or score > self.best)
         if better:
@@ -63,7 +63,7 @@ class TrainerState:
         return self.update in dict(self.validated)
 
     def share_done(self, train: TrainingConfig) -> float:
-        """The spent share of the budget, at least 1 if it is used up: the largest share among the limits."""
+        """The fraction of the budget that is spent: the largest among the limits, at least 1 at the end."""
         limits = train.max_updates, train.max_epochs, train.max_minutes
         done = self.update, self.epoch - 1, self.seconds / 60
         return max(spent / limit for spent, limit in zip(done, limits, strict=True) if limit is not None)
@@ -83,7 +83,7 @@ class TrainerState:
 
 
 def pack(state: TrainerState, learner: Learner, log: Mapping[str, int]) -> dict[str, Any]:
-    """The training state in types that `weights_only` accepts. All processes call it. `log`: `RunLog.position`."""
+    """The trainer state in types that `weights_only` accepts. All processes call this. `log`: `RunLog.position`."""
     progress = asdict(state)
     sums = {_NAMES_ON_DISK.get(name, name): value for name, value in progress.pop("metrics").items()}
     processes = distributed.all_gather({"random": get_random_states(learner.runtime.device), "recent": sums})
@@ -92,7 +92,7 @@ def pack(state: TrainerState, learner: Learner, log: Mapping[str, int]) -> dict[
 
 
 def restore(packed: Mapping[str, Any], seed: int, learner: Learner) -> tuple[TrainerState, int]:
-    """Restore the state of `pack`; also returns the number of processes that it was saved by. Raises UserError."""
+    """Restore the output of `pack`; returns the trainer state and the number of processes that saved it."""
     names = {item.name: _NAMES_ON_DISK.get(item.name, item.name) for item in fields(TrainingMetrics)}
     try:
         processes = list(packed["processes"])
@@ -114,4 +114,4 @@ def restore(packed: Mapping[str, Any], seed: int, learner: Learner) -> tuple[Tra
                 setattr(metrics, name, total if distributed.rank() == 0 else 0)
         return state, len(processes)
     except (KeyError, TypeError, ValueError, IndexError, RuntimeError, AttributeError, OverflowError) as error:
-        raise UserError(f"the training state fits no run of this mt: {error!r}".replace("\n", " ")) from error
+        raise UserError(f"the training state does not fit this version of mt: {error!r}".replace("\n", " ")) from error

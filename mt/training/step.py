@@ -1,4 +1,4 @@
-"""One optimizer step: the gradient of an update over all processes, and the change of the weights."""
+"""One optimizer step: the gradient of an update over all processes, and the weight update."""
 
 import math
 from dataclasses import dataclass
@@ -64,10 +64,10 @@ class StepMetrics:
 
 
 def train_step(learner: Learner, update: Update, lr: float, optim: OptimConfig) -> StepMetrics:
-    """Take one optimizer step. If the gradient is not finite, which all processes see alike, the step is skipped.
+    """Take one optimizer step. If the gradient is not finite, all processes skip the step.
 
-    The loss is a sum, divided by the target tokens of all processes. Because DDP averages the processes' gradients, in
-    the backward pass of the last batch, the loss is also multiplied by their number.
+    The summed loss is divided by the target tokens of all processes, and multiplied by the number of processes, because
+    DDP averages their gradients (in the backward pass of the last batch).
     """
     model, ddp_model, optimizer, scaler = learner.model, learner.ddp_model, learner.optimizer, learner.scaler
     losses = []
@@ -101,10 +101,10 @@ def train_step(learner: Learner, update: Update, lr: float, optim: OptimConfig) 
 
 
 def try_batch(learner: Learner, batch: Batch, label_smoothing: float) -> None:
-    """Run the batch that needs most memory, so that memory runs out now if it ever does; changes nothing.
+    """Run the batch that needs the most memory, so that memory runs out now if ever; changes no state of the learner.
 
-    Memory for the optimizer's future state is held meanwhile. DDP reorders its buckets after their first all-reduce;
-    because that happens here, all updates, also those of a resumed run, are summed in the same order.
+    Memory for the future optimizer state is reserved meanwhile. DDP reorders its buckets after the first all_reduce;
+    because that happens here, all updates, even of a resumed run, sum gradients in the same order.
     """
     random_states = get_random_states(learner.runtime.device)
     parameters = list(learner.model.parameters())

@@ -1,4 +1,4 @@
-"""Decodes a file with Marian or CTranslate2 from their own environments: prints one line of JSON.
+"""Decodes a file with Marian or CTranslate2 in the peer's own environment, and prints one line of JSON.
 
 python decode_peer.py marian|ctranslate2 TEXT THREADS OPTIONS_OR_MODEL SENTENCEPIECE_MODEL
 """
@@ -13,7 +13,7 @@ from workload import rates
 
 
 def translator(peer: str, threads: int, what: str, model: str) -> Callable[[list[str]], list[str]]:
-    """Text to text, everything loaded."""
+    """A function that translates lines with the loaded model."""
     if peer == "marian":
         import pymarian
 

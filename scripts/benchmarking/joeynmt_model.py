@@ -1,9 +1,9 @@
-"""A model of ours as JoeyNMT's checkpoint, so that both decode with the same weights.
+"""Converts an mt checkpoint to JoeyNMT's format, so that both tools decode with the same weights.
 
 python joeynmt_model.py RUN JOEYNMT_MODEL_DIR
 
-The order of widths differs: positions are sines, then cosines with us, and one after the other there. So do the
-special ids, of which unknown and padding change places.
+Two orders differ. In mt, a position's sinusoids are all sines, then all cosines; in JoeyNMT, they alternate. The ids of
+unknown and padding are swapped.
 """
 
 import sys
@@ -25,7 +25,7 @@ NORMS = {
 
 
 def convert(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """JoeyNMT's names and order of the weights of a model with pre-norm and one shared matrix of embeddings."""
+    """Rename and reorder the weights of a pre-norm model with shared embeddings for JoeyNMT."""
     embeddings = weights["source_embedding.tokens.weight"]
     width = embeddings.shape[1]
     order = torch.stack((torch.arange(width // 2), torch.arange(width // 2, width)), 1).flatten()
@@ -59,7 +59,7 @@ def _columns(tensor: Tensor, order: Tensor) -> Tensor:
 
 
 def _attention(found: dict[str, Tensor], name: str, matrix: str, kind: str, tensor: Tensor, order: Tensor) -> None:
-    if matrix == "key_value":  # which have no biases with us
+    if matrix == "key_value":  # mt has no biases here
         for part, half in zip(("k", "v"), tensor.chunk(2), strict=True):
             found[f"{name}.{part}_layer.weight"] = half[:, order]
             found[f"{name}.{part}_layer.bias"] = torch.zeros(len(half))
@@ -81,7 +81,7 @@ def main(run: str, folder: str) -> None:
 
 
 def _positions(width: int, length: int = 5000) -> Tensor:
-    """JoeyNMT keeps its table of sinusoids in the checkpoint: [1, length, width]."""
+    """The table of sinusoids that JoeyNMT stores in the checkpoint: [1, length, width]."""
     from mt.model.transformer import sinusoids
 
     sines, cosines = sinusoids(0, length, width).chunk(2, dim=1)

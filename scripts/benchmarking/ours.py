@@ -1,4 +1,4 @@
-"""Measures mt in a process of its own: prints one line of JSON.
+"""Measures mt in its own process, and prints one line of JSON.
 
 python ours.py train WORK RAW SIZE SECONDS PRECISION THREADS
 python ours.py decode RUN TEXT ENGINE THREADS SENTENCEPIECE_MODEL
@@ -16,11 +16,11 @@ from pathlib import Path
 from workload import SIZES, UPDATE_TOKENS, VOCABULARY, Numbers, rates
 
 WARM_UP = 3  # updates
-SQUARE = 1024  # of the matrices whose product is the limit
+SQUARE = 1024  # rows and columns of the matrices that measure the limit
 
 
 def train(work: str, raw: str, size: str, seconds: str, precision: str, threads: str) -> Numbers:
-    """Updates for some seconds, after a few that warm up; speed and, last, the loss."""
+    """Train for some seconds after a few warm-up updates, and return the speed and the loss."""
     from mt.commands import COMMANDS
     from mt.config.compose import compose
     from mt.config.schema import Precision, TrainConfig
@@ -65,11 +65,11 @@ def train(work: str, raw: str, size: str, seconds: str, precision: str, threads:
 
 
 def silent(line: str) -> None:
-    """A log that goes nowhere."""
+    """A log that discards its lines."""
 
 
 def training_flops(size: str, source_tokens: int, target_tokens: int) -> float:
-    """Of the products with weights: 2 a weight and token forward, twice that backward. Attention's are not counted."""
+    """FLOPs of the products with weights: per weight and token, 2 forward and 4 backward. Attention is not counted."""
     shape = SIZES[size]
     attention, feed_forward = 4 * shape.width**2, 2 * shape.width * shape.inner
     encoder = shape.layers * (attention + feed_forward)
@@ -79,7 +79,7 @@ def training_flops(size: str, source_tokens: int, target_tokens: int) -> float:
 
 
 def decode(run: str, text: str, engine: str, threads: str, model: str) -> Numbers:
-    """The file's translation, everything loaded and warm. `engine`: torch, or ctranslate2 with the run's export."""
+    """Measure the translation of a file after a warm-up. `engine`: torch, or ctranslate2 for the run's export."""
     from mt.config.schema import DecodeConfig, Precision
     from mt.decoding.exported import ExportedTranslator
     from mt.decoding.translator import Translator
@@ -99,7 +99,7 @@ def decode(run: str, text: str, engine: str, threads: str, model: str) -> Number
 
 
 def limit(precision: str, threads: str) -> Numbers:
-    """The rate of large matrix products, the best of many."""
+    """The best rate of many large matrix products."""
     import torch
 
     torch.set_num_threads(int(threads))

@@ -1,4 +1,4 @@
-"""The tools that are compared: how each is started on the common work, and where it says how fast it was."""
+"""Runs each of the compared tools on the common workload, and reads its speed from its output."""
 
 import json
 import os
@@ -20,7 +20,7 @@ PEERS = ("joeynmt", "eole", "marian", "ctranslate2")
 
 @dataclass(frozen=True)
 class Finished:
-    """A program that has run."""
+    """The result of a program that has ended."""
 
     output: str
     seconds: float
@@ -29,11 +29,11 @@ class Finished:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where the tools are, what they work on, and with how many threads."""
+    """Installs and runs the tools on a workload, with a number of threads."""
 
     work: Workload
     raw: Path  # Multi30k's files
-    peers: Path  # a virtual environment each
+    peers: Path  # one virtual environment per peer
     threads: int
 
     def python(self, peer: str) -> Path:
@@ -43,14 +43,14 @@ class Bench:
         return (self.peers / peer / ".ready").exists()
 
     def install(self, peer: str) -> None:
-        """Make a peer's environment from its requirements file; takes minutes and gigabytes."""
+        """Create a peer's environment from its requirements file. This takes minutes and gigabytes."""
         subprocess.run([sys.executable, "-m", "venv", self.peers / peer], check=True)
         requirements = HERE / "requirements" / f"{peer}.txt"
         subprocess.run([self.python(peer), "-m", "pip", "install", "--quiet", "-r", requirements], check=True)
         (self.peers / peer / ".ready").touch()
 
     def run(self, command: Sequence[str | Path], stdin: Path | None = None) -> Finished:
-        """Run to the end in the work's folder. Raises RuntimeError, with the end of what it said, if it fails."""
+        """Run a command in the workload's folder. Raises RuntimeError with the end of its output if it fails."""
         threads = {name: str(self.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         began = time.monotonic()
         log = self.work.folder / "last.log"
@@ -76,7 +76,7 @@ def train_mt(bench: Bench, size: str, seconds: float, precision: str = "fp32") -
 
 
 def limit(bench: Bench, precision: str) -> Numbers:
-    """The rate of matrix products of this machine, which no training can exceed."""
+    """This machine's rate of matrix products, an upper bound of training speed."""
     return _ours(bench, "limit", precision, f"{bench.threads}")
 
 
@@ -85,13 +85,13 @@ def _ours(bench: Bench, *arguments: str | Path) -> Numbers:
 
 
 def _numbers(done: Finished) -> Numbers:
-    """What a program of ours printed last."""
+    """The numbers in a program's last line of output, and its peak memory."""
     found: Numbers = json.loads(done.output.splitlines()[-1])
     return found | {"peak_memory_mib": done.peak_memory_mib}
 
 
 def train_joeynmt(bench: Bench, size: str, reports: int, updates: int = 4) -> Numbers:
-    """`reports` reports of some updates each, after one that does not count."""
+    """Train for `reports` reports of `updates` updates each, after one report that does not count."""
     path = _joeynmt_config(bench, size, updates * (reports + 1), updates)
     done = bench.run([bench.python("joeynmt"), "-m", "joeynmt", "train", path, "--skip-test"])
     return _speed(done, r"Tokens per Sec:\s+([\d.]+)")
@@ -217,7 +217,7 @@ def train_marian(bench: Bench, size: str, reports: int, updates: int = 10, model
 
 
 def _speed(done: Finished, pattern: str) -> Numbers:
-    """From the reports that a tool logs, all but the first, which are of as many updates each."""
+    """The mean speed in a tool's reports, except the first; each report covers the same number of updates."""
     reports = [float(number) for number in re.findall(pattern, done.output)][1:]
     if not reports:
         raise RuntimeError(f"no speed was reported: {done.output[-2000:]}")
@@ -251,7 +251,7 @@ def _decode_with_driver(bench: Bench, peer: str, arguments: list[str]) -> Number
 
 
 def decode_joeynmt(bench: Bench, run: Path) -> Numbers:
-    """The time that it logs for the search itself."""
+    """Decode with JoeyNMT; the time is the one that it logs for the search alone."""
     config, text = _joeynmt_config(bench, "tiny", 1, 1), bench.work.text(TEST, SOURCE)
     bench.run([sys.executable, HERE / "joeynmt_model.py", run, bench.work.folder / "joeynmt-tiny"])
     done = bench.run([bench.python("joeynmt"), "-m", "joeynmt", "translate", config], stdin=text)
@@ -259,7 +259,7 @@ def decode_joeynmt(bench: Bench, run: Path) -> Numbers:
     if not took:
         raise RuntimeError(f"no time was reported: {done.output[-2000:]}")
     count = len(text.read_text(encoding="utf-8").splitlines())
-    translations = done.output.splitlines()[-count:]  # after all that it logs
+    translations = done.output.splitlines()[-count:]  # after its log lines
     return rates(translations, float(took[1]), bench.work.model) | {"peak_memory_mib": done.peak_memory_mib}
 
 

@@ -1,7 +1,7 @@
-"""The common work: Multi30k en-de as each tool wants it, and the two models that all of them have.
+"""The common workload: Multi30k en-de in each tool's format, and the sizes of the models.
 
-Everyone gets the same joint SentencePiece vocabulary, the same sentences, the same model and about as many target
-tokens an update, but for Marian, whose threads each make updates of their share of it.
+All tools get the same joint SentencePiece vocabulary, sentences and model, and about the same number of target tokens
+per update. In Marian, each thread makes its own updates of a share of these tokens.
 """
 
 import gzip
@@ -21,9 +21,9 @@ SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 
 @dataclass(frozen=True)
 class Size:
-    """A model's sizes."""
+    """The size of a model."""
 
-    layers: int  # of the encoder, and of the decoder
+    layers: int  # of the encoder and of the decoder, each
     width: int
     inner: int
     heads: int
@@ -39,7 +39,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Workload:
-    """A folder with plain text (train.en), text in pieces (train.pieces.en), the vocabulary, and a run of ours."""
+    """A folder with plain text (train.en), text in pieces (train.pieces.en), the vocabulary, and mt's run."""
 
     folder: Path
 
@@ -56,7 +56,7 @@ class Workload:
 
 
 def make_workload(folder: Path, raw: Path) -> Workload:
-    """Write what is not there yet, from the files that Multi30k publishes."""
+    """Create the workload from the published files of Multi30k, unless it exists."""
     work = Workload(folder)
     if (folder / "vocab.joeynmt.txt").exists():
         return work
@@ -85,13 +85,13 @@ def make_workload(folder: Path, raw: Path) -> Workload:
     names = [units.id_to_piece(number) for number in range(len(SPECIALS), units.get_piece_size())]
     with_counts = "".join(f"{name}\t1\n" for name in (*SPECIALS, *names))
     (folder / "vocab.eole.txt").write_text(with_counts, encoding="utf-8")
-    (folder / "vocab.spm").write_bytes(work.model.read_bytes())  # Marian goes by the ending
+    (folder / "vocab.spm").write_bytes(work.model.read_bytes())  # Marian recognizes the format by this extension
     (folder / "vocab.joeynmt.txt").write_text("".join(name + "\n" for name in names), encoding="utf-8")
     return work
 
 
 def rates(translations: Sequence[str], seconds: float, model: Path) -> Numbers:
-    """Speed in sentences and in pieces of the common vocabulary, so that lengths compare."""
+    """Speed in sentences and in tokens of the common vocabulary, so that the tools' lengths are comparable."""
     units = sentencepiece.SentencePieceProcessor(model_file=str(model))
     tokens = sum(len(ids) + 1 for ids in units.encode(list(translations)))
     return {

@@ -2,8 +2,8 @@
 
     python scripts/captions/generate.py     # writes mt/corpora/captions.tsv.xz
 
-Each sentence is drawn as one meaning and written in both languages, so that translating it takes gender, case,
-agreement and word order, not only a word list.
+Each sentence is drawn as a meaning and written in both languages. Translating it takes gender, case, agreement and word
+order, not only a word list.
 """
 
 import lzma
@@ -17,7 +17,7 @@ from parts import PartSampler
 from tables import nouns_with
 
 WORDS = range(5, 26)  # words in an English sentence
-UNPRODUCTIVE = 1_000  # draws in a row without a new pair: the grammar is exhausted
+UNPRODUCTIVE = 1_000  # consecutive draws without a new pair that show that the grammar is exhausted
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Captions:
     test: list[Both]
 
     def text(self) -> str:
-        """The content of the package's file: test, dev, then train, a pair a line, the languages separated by a tab."""
+        """The content of captions.tsv.xz: test, dev, then train, with one tab-separated pair per line."""
         return "".join(f"{en}\t{de}\n" for en, de in (*self.test, *self.dev, *self.train))
 
 
 class Sampler(PartSampler):
-    """Draws sentences; each method is one pattern, and gives its sentence in both languages."""
+    """Draws sentences. Each method is one pattern and returns a sentence in both languages."""
 
     def plain(self) -> Both:
         """A man is putting on a coat. / Ein Mann zieht einen Mantel an."""
@@ -158,7 +158,7 @@ class Sampler(PartSampler):
         )
 
     def pair(self) -> Both:
-        """One sentence, finished in both languages."""
+        """Draw a sentence of any pattern, with capital letter and full stop, in both languages."""
         plain = (self.plain, self.plain, self.place_first, self.place_first, self.time_first, self.time_first)
         patterns = (self.relative, self.meanwhile, self.modal, self.attempt, self.both, self.because)
         en, de = self.rng.choice(plain + plain + patterns + patterns[:5] + (self.existence, self.scene))()
@@ -166,15 +166,15 @@ class Sampler(PartSampler):
 
 
 def finish(sentence: str) -> str:
-    """A capital letter first, a full stop last."""
+    """Capitalize a sentence and add a full stop."""
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 
 def generate(train: int = 20_000, dev: int = 500, test: int = 500, seed: int = 1) -> Captions:
-    """The corpus: a pure function of the numbers of pairs and the seed.
+    """Generate the corpus, which depends only on the numbers of pairs and the seed.
 
-    Test and dev come first, so that they stay the same whatever the size of the training set. Raises
-    ValueError for a negative number, or where the grammar cannot give so many different sentences.
+    Test and dev are drawn first, so that they do not depend on the size of the training set. Raises ValueError for a
+    negative number, or if the grammar has too few different sentences.
     """
     if min(train, dev, test) < 0:
         raise ValueError(f"numbers of pairs must not be negative: train={train}, dev={dev}, test={test}")

@@ -1,4 +1,4 @@
-"""How the embedded corpus inflects and orders words: noun phrases and predicates, in English and in German."""
+"""Inflection and word order of the embedded corpus: noun phrases and predicates in English and German."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ THE, A, NO_ARTICLE = ("the", "der"), ("a", "ein"), ("", "")
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """One noun in both languages; `adjectives` names its adjective class, `tags` what can be done with it."""
+    """One noun in both languages; `adjectives` is its adjective class, `tags` say what can be done with it."""
 
     en: str
     en_plural: str
@@ -29,7 +29,7 @@ class Noun:
 
 @dataclass(frozen=True, slots=True)
 class Adjective:
-    """`de` stands alone (er ist müde), `stem` before an ending (ein müder Mann)."""
+    """`de` stands alone (er ist müde), `stem` takes an ending (ein müder Mann)."""
 
     en: str
     de: str
@@ -38,7 +38,7 @@ class Adjective:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb in both languages; `case` is its object's, `place` the kinds of places where it happens."""
+    """One verb in both languages; `case` is that of its object, `place` the kinds of places where it happens."""
 
     en: str
     infinitive: str
@@ -54,7 +54,7 @@ class Verb:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A noun with the prepositions that it takes for being there and, in English, for going there."""
+    """A noun with its prepositions for being there and, in English, for going there."""
 
     noun: Noun
     en: str
@@ -79,7 +79,7 @@ class Phrase:
 
     @property
     def definite(self) -> bool:
-        """Whether it is known (the, his); such an object comes early in a German clause."""
+        """Whether the phrase is definite (the, his); such an object comes early in a German clause."""
         return self.determiner[1] in ("der", "sein", "ihr")
 
     def english(self) -> str:
@@ -98,13 +98,13 @@ class Phrase:
             determiner, kind = lexicon.DEFINITE[case][column], "definite"
         elif determiner in ("ein", "sein", "ihr"):
             determiner, kind = determiner + lexicon.INDEFINITE[case][column], "mixed"
-        elif determiner.endswith("e"):  # viele, mehrere: declined, as numbers are not
+        elif determiner.endswith("e"):  # viele, mehrere: declined, unlike numbers
             determiner = determiner.removesuffix("e") + lexicon.ENDINGS["strong"][case][column]
         ending = lexicon.ENDINGS[kind][case][column]
         return join(determiner, *(a.stem + ending for a in self.adjectives), self.german_noun(case))
 
     def german_noun(self, case: str) -> str:
-        """The noun alone: plural, dative plural and weak forms."""
+        """The German noun alone, inflected for number and case."""
         if not self.plural:
             return self.noun.de_plural if self.noun.weak and case != "nom" else self.noun.de
         needs_n = case == "dat" and self.noun.de_plural[-1] not in "ns"
@@ -113,7 +113,7 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who it is about, ready in both languages."""
+    """The subject of a sentence in both languages."""
 
     en: str
     de: str
@@ -125,9 +125,9 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A verb and all that goes with it but the subject.
+    """A clause without its subject.
 
-    `en`, then the place, follow the English verb; `early`, the place and `late` are the German middle field.
+    In English, `en` and then the place follow the verb. In German, `early`, the place and `late` form the middle field.
     """
 
     verb: Verb
@@ -137,7 +137,7 @@ class Predicate:
     place: Both = ("", "")
 
     def english(self, verb: str) -> str:
-        """With this form of the English verb."""
+        """The English predicate with this form of the verb."""
         return join(verb, self.en, self.place[0])
 
     def participle(self) -> str:
@@ -177,16 +177,16 @@ class Predicate:
         return self.verb.infinitive if subject.plural else self.verb.third
 
     def reflexive(self) -> str:
-        """The German reflexive pronoun, where the verb has one."""
+        """The German reflexive pronoun, if the verb has one."""
         return "sich" if self.verb.reflexive else ""
 
     def middle(self) -> str:
-        """German: what stands between the finite verb and the end."""
+        """The German middle field, between the finite verb and the end of the clause."""
         return join(self.early, self.place[1], self.late)
 
 
 def join(*parts: str) -> str:
-    """The parts that are not empty, with one blank between them."""
+    """Join the non-empty parts with blanks."""
     return " ".join(filter(None, parts))
 
 

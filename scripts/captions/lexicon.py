@@ -1,10 +1,10 @@
-"""The words of the embedded corpus: plain tables, read by `mt.data.captions_tables`.
+"""The words of the embedded corpus: plain tables, which tables.py reads.
 
 An underscore stands for a blank. Entries are separated by commas.
 """
 
-# "English[/plural] German gender German-plural": m, f, n; mw is a weak masculine, whose plural form is also
-# its singular form in every case but the nominative. Keys: adjective class, then what can be done with them.
+# "English[/plural] German gender German-plural": m, f, n; mw is a weak masculine, whose singular has the form of the
+# plural except in the nominative. Keys: adjective class, pronoun, tags that say what can be done with the nouns.
 NOUNS = {
     # he, she, it: the English pronoun (the German one follows the gender)
     "people he people": """man/men Mann m Männer, father Vater m Väter, tourist Tourist mw Touristen,
@@ -113,7 +113,7 @@ PLACES = {
     "w": "in into lake in See m, in into river in Fluss m, in into sea in Meer n, in into pool in Becken n",
 }
 
-# "English German [stem before an ending]". Keys: the noun classes they fit; a colour comes last in a phrase.
+# "English German [stem before an ending]". Keys: matching noun classes. A colour comes last in a phrase.
 ADJECTIVES = {
     "people animal place thing outside vehicle clothes text": "old alt",
     "people": "serious ernst, famous berühmt, strong stark, slim schlank, polite höflich",
@@ -151,10 +151,10 @@ COLOURS = {
     "thing": "golden golden",
 }
 
-# Keys: who does it (people, animal, wild, road vehicles) | what to (noun tags; empty: intransitive)
-# | where (place keys; - nowhere) | how: a with an adverb of action, s with one of rest, w with none; 1 with
-# one object only; = as many objects as subjects; ! nobody does it on purpose. Values: "English [sich] German
-# [third person, where the vowel changes] [preposition:case | dat]"; a plus follows a separable particle.
+# Keys: subjects (people, animal, wild, road) | tags of objects (empty: intransitive) | keys of places (-: none)
+# | marks: a takes an adverb of action, s one of rest, w none; 1: only one object; =: as many objects as subjects;
+# !: involuntary. Values: "English [sich] German [third person, if the vowel changes] [preposition:case | dat]"; a plus
+# follows a separable particle.
 VERBS = {
     "people animal wild||o|s": """sleep schlafen schläft, stand stehen, sit sitzen, wait warten,
         rest sich aus+ruhen, play spielen""",
@@ -212,13 +212,13 @@ VERBS = {
     "animal wild|animal|o|w": "chase jagen, sniff_at beschnuppern, follow folgen dat, watch zu+schauen dat",
     "animal|people|o|w": "follow folgen dat, watch zu+schauen dat",
 }
-GIVING = {  # "The thing to a person"; the German person comes before the thing
+GIVING = {  # a thing to a person; in German, the person comes first
     "give": "give geben gibt, show zeigen, bring bringen, offer an+bieten",
     "read": "read_out vor+lesen liest",
 }
 MOTION = "run rennen, walk gehen, sneak schleichen, hurry eilen, come kommen"
 
-# "English German": adverbs by how; numbers; what comes first in a sentence
+# "English German": adverbs by mark, numbers, quantities, prepositions and times
 ADVERBS = {
     "a": "slowly langsam, carefully vorsichtig, quickly schnell, calmly gelassen",
     "s": "quietly leise, peacefully friedlich, happily vergnügt, again wieder",
@@ -234,7 +234,7 @@ TIMES = """in_the_morning am_Morgen, in_the_evening am_Abend, in_the_afternoon a
     after_work nach_der_Arbeit, sometimes manchmal, often oft"""
 MODALS = "can kann können, must muss müssen, should soll sollen, may darf dürfen, want_to will wollen"
 ATTEMPTS = "try versuchen, plan planen, start beginnen, refuse sich weigern"
-REASONS = {  # why somebody does one of these
+REASONS = {  # {state: verbs that it is a reason for}
     "tired müde": "sleep, rest, yawn, lie_down, sit_down, fall_asleep",
     "happy glücklich": "sing, dance, laugh, smile, celebrate, whistle",
     "sad traurig": "cry, think, pray, sit",
@@ -243,8 +243,8 @@ REASONS = {  # why somebody does one of these
     "curious neugierig": "look_around, come_back, wake_up, wait",
 }
 
-# German endings, one for each of GENDERS. "definite" follows der; "mixed" follows ein and sein; "strong"
-# stands where nothing before the adjective shows the case. The strong ones are also those of viele.
+# German endings, one for each of GENDERS. "definite" follows der; "mixed" follows ein and sein; "strong" is used if no
+# article shows the case. viele itself also takes the strong endings.
 GENDERS = ("m", "f", "n", "plural")
 ENDINGS = {
     "definite": {

@@ -1,4 +1,4 @@
-"""The parts of the embedded corpus's sentences, drawn at random: subjects, places, predicates."""
+"""Draws the parts of the embedded corpus's sentences: subjects, places, predicates."""
 
 import random
 
@@ -19,22 +19,22 @@ from grammar import (
 )
 from tables import grammar, nouns_with, places_of
 
-UNOWNED = ("people", "wild", "near", "drink", "dish")  # what nobody calls his own
+UNOWNED = ("people", "wild", "near", "drink", "dish")  # tags of nouns that take no possessive
 
 
 class PartSampler:
-    """Draws the parts of sentences: who, what, where, how; what is ready comes in both languages."""
+    """Draws the parts of sentences. Complete parts are returned in both languages."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.grammar = grammar()
 
     def chance(self, share: float) -> bool:
-        """True in this share of the draws."""
+        """True with probability `share`."""
         return self.rng.random() < share
 
     def phrase(self, noun: Noun, plural: bool, determiner: Both, modified: float) -> Phrase:
-        """A noun phrase, with an adjective in the share `modified` of draws, and rarely with two."""
+        """A noun phrase. With probability `modified` it has an adjective, and rarely two."""
         if "mass" in noun.tags:
             plural, determiner = False, NO_ARTICLE
         plain, colours = (group.get(noun.adjectives, []) for group in (self.grammar.adjectives, self.grammar.colours))
@@ -57,13 +57,13 @@ class PartSampler:
         return self.rng.choice(self.grammar.numbers if draw < 0.65 else self.grammar.quantities)
 
     def subject_phrase(self, who: str, modified: float = 0.4) -> Phrase:
-        """Somebody (people, animal, wild) or a vehicle (road)."""
+        """A person or animal (people, animal, wild) or a vehicle (road)."""
         plural = self.chance(0.3)
         noun = self.rng.choice(nouns_with(who))
         return self.phrase(noun, plural, self.determiner(plural, 0.25), modified)
 
     def subject(self, plain: bool = False, active: bool = False) -> tuple[str, Subject]:
-        """Who acts, and its class; `plain` for one noun and no more, `active` for no vehicles."""
+        """The class of a subject, and the subject. `plain` allows only one noun; `active` excludes vehicles."""
         draw = self.rng.random()
         who = "people" if draw < 0.74 else "animal" if draw < 0.9 else "wild" if active or draw < 0.95 else "road"
         phrase = self.subject_phrase(who)
@@ -80,7 +80,7 @@ class PartSampler:
         return who, Subject(en, de, plural, pronoun, gender, phrase.noun)
 
     def other(self, noun: Noun | None, *tags: str) -> Noun:
-        """A noun with one of the tags, not the one given."""
+        """A noun with one of the tags, other than the given one."""
         return self.rng.choice([found for found in nouns_with(*tags) if found is not noun])
 
     def appearance(self, plural: bool) -> Both:
@@ -109,7 +109,7 @@ class PartSampler:
         return f"{place.en_towards} {phrase.english()}", contract(place.de, phrase.german("acc"))
 
     def adverb(self, verb: Verb, plural: bool) -> Both:
-        """How, where the verb can take it; mostly nothing."""
+        """An adverb, if the verb can take one; mostly empty."""
         if not self.chance(0.2) or not set(verb.how) & set("as") or "!" in verb.how:
             return "", ""
         if not verb.objects and self.chance(0.3):
@@ -117,7 +117,7 @@ class PartSampler:
         return self.rng.choice(self.grammar.adverbs["a" if "a" in verb.how and self.chance(0.6) else "s"])
 
     def object_phrase(self, verb: Verb, subject: Subject) -> Phrase:
-        """What or whom it is done to."""
+        """The object of a verb."""
         noun = self.other(subject.noun, *verb.objects)
         plural = subject.plural if "=" in verb.how else "1" not in verb.how and self.chance(0.25)
         determiner = self.determiner(plural, 0.25)
@@ -130,10 +130,10 @@ class PartSampler:
     def predicate(
         self, who: str, subject: Subject, located: float, marks: str = "", busy: bool = False, avoid: str = ""
     ) -> Predicate:
-        """What the subject does, with a place in the share `located`.
+        """A predicate for the subject. With probability `located` it has a place.
 
-        With `marks`, only a willing verb that has one of them; no verb whose infinitive is `avoid`; if `busy`, only
-        a verb with an object that keeps the subject where it is.
+        `marks` allows only voluntary verbs with one of these marks. `avoid` excludes a verb by its infinitive. `busy`
+        allows only verbs with an object that do not move the subject.
         """
         draw = self.rng.random()
         if draw < 0.1 and who == "people" and marks != "s":
@@ -148,7 +148,7 @@ class PartSampler:
                 return self.acting(verb, subject, located)
 
     def acting(self, verb: Verb, subject: Subject, located: float) -> Predicate:
-        """A verb with its object, adverb and place. German: known object, adverb, place, new object."""
+        """A verb with its object, adverb and place. German order: definite object, adverb, place, new object."""
         adverb_en, adverb_de = self.adverb(verb, subject.plural)
         english = early = late = ""
         noun = subject.noun
@@ -165,14 +165,14 @@ class PartSampler:
         return Predicate(verb, join(english, adverb_en), join(early, adverb_de), late, place)
 
     def moving(self, who: str, subject: Subject) -> Predicate:
-        """Going somewhere."""
+        """A predicate of going somewhere."""
         verb = self.rng.choice(self.grammar.motion)
         adverb_en, adverb_de = self.adverb(verb, subject.plural)
         en, de = self.direction("io" if who == "people" else "o")
         return Predicate(verb, join(adverb_en, en), adverb_de, de)
 
     def giving(self, subject: Subject) -> Predicate:
-        """Giving a thing to somebody. German: the person, then the thing."""
+        """A predicate of giving a thing to a person. In German, the person comes first."""
         verb = self.rng.choice(self.grammar.giving["read" if self.chance(0.15) else "give"])
         thing, plural = self.object_phrase(verb, subject), self.chance(0.2)
         person = self.phrase(self.other(subject.noun, "people"), plural, self.determiner(plural, 0.3), 0.3)

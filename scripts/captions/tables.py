@@ -1,4 +1,4 @@
-"""The embedded corpus's lexicon, read from its plain tables into records."""
+"""Reads the tables of the embedded corpus's lexicon into records."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -8,17 +8,17 @@ from grammar import Adjective, Both, Noun, Place, Verb, english_plural, german_t
 
 
 def entries(table: str) -> list[list[str]]:
-    """The entries of a table, each as its fields; an underscore becomes a blank."""
+    """Split a table into entries and their fields; an underscore becomes a blank."""
     return [[field.replace("_", " ") for field in entry.split()] for entry in table.split(",")]
 
 
 def pairs(table: str) -> list[Both]:
-    """The entries of a table of two columns."""
+    """The entries of a table with two columns."""
     return [(en, de) for en, de in entries(table)]
 
 
 def read_noun(fields: Sequence[str], key: str) -> Noun:
-    """One entry of NOUNS under its key."""
+    """Read one entry of NOUNS and its key."""
     singular, _, plural = fields[0].partition("/")
     kind, *tags = key.split()
     pronoun = tags.pop(0) if tags[0] in lexicon.POSSESSIVES else "it"
@@ -28,7 +28,7 @@ def read_noun(fields: Sequence[str], key: str) -> Noun:
 
 
 def read_verb(fields: Sequence[str], key: str = "||io|a") -> Verb:
-    """One entry of VERBS under its key."""
+    """Read one entry of VERBS and its key."""
     _, objects, place, how = key.split("|")
     rest = list(fields[1:])
     reflexive = rest[0] == "sich"
@@ -56,7 +56,7 @@ def read_adjectives(table: dict[str, str]) -> dict[str, list[Adjective]]:
 
 
 class Grammar:
-    """The lexicon, read into records once."""
+    """All records of the lexicon."""
 
     def __init__(self) -> None:
         self.nouns = [read_noun(fields, key) for key, words in lexicon.NOUNS.items() for fields in entries(words)]
@@ -94,7 +94,7 @@ class Grammar:
 
 @cache
 def grammar() -> Grammar:
-    """The one grammar."""
+    """The grammar, which is read only once."""
     return Grammar()
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: complete or absent, opened without running code, and refused in one line if they are corrupt."""
+"""Checkpoints load without running code, and are rejected in one line if they are corrupt."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def test_a_model_comes_back_with_its_ties_configuration_and_tokenizers(store, to
 
 
 def rewrite(folder, name, text):
-    """As somebody would who also corrects the hashes."""
+    """Change a file of a checkpoint, and update its hash."""
     (folder / name).write_text(text)
     meta = json.loads((folder / "meta.json").read_text())
     meta["hashes"][name] = sha256_of(folder / name)
@@ -75,7 +75,7 @@ def corrupt(folder, what):
         rewrite(folder, "config.yaml", (folder / "config.yaml").read_text().replace("heads: 2", "heads: two"))
     elif what == "no tokenizer":
         (folder / "tokenizer.model").unlink()
-    elif what == "changed tokenizer":  # which may still be one
+    elif what == "changed tokenizer":  # it may still be valid
         path = folder / "tokenizer.json"
         path.write_text(path.read_text().replace("en", "fr"))
     else:
@@ -100,7 +100,7 @@ def load_all(opened):
         ("changed weights", "corrupt"),
         ("no weights", "model.safetensors cannot be read"),
         ("meta is no json", "meta.json cannot be read"),
-        ("newer format", "format 99, this mt reads 2: upgrade mt"),
+        ("newer format", "format 99, but this mt reads 2: upgrade mt"),
         ("changed configuration", "config.yaml is corrupt"),
         ("unknown key", "novelty"),
         ("impossible number", "model.heads=0"),
@@ -108,8 +108,8 @@ def load_all(opened):
         ("config is no yaml", "config.yaml cannot be read"),
         ("no tokenizer", "tokenizer.model"),
         ("changed tokenizer", "tokenizer.json is corrupt"),
-        ("older format", "format 1, this mt reads 2: use the mt that wrote it"),
-        ("another model's configuration", "shape|on one side only"),
+        ("older format", "format 1, but this mt reads 2: use the mt that wrote it"),
+        ("another model's configuration", "shape|only one has"),
     ],
 )
 def test_a_corrupt_checkpoint_is_refused_in_one_line(store, toy_model, toy_tokenizers, what, said):
@@ -185,7 +185,7 @@ FORMAT_2 = [
 
 
 def test_a_checkpoint_of_format_2_loads_for_ever():
-    """It was made once and is never made again: it translates as it did then."""
+    """The checkpoint is never regenerated, and must give the same translations as when it was written."""
     checkpoint = Checkpoint.open(FIXTURES / "checkpoint-format-2")
     checkpoint.verify()
     runtime = start_runtime(Device.cpu, Precision.fp32, torch.get_num_threads())

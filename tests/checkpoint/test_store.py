@@ -1,4 +1,4 @@
-"""The checkpoints of a run: kept, found again, and passed over if they are corrupt."""
+"""The checkpoints of a run: saved, found again, and skipped if they are corrupt."""
 
 import json
 import os
@@ -84,7 +84,7 @@ def test_what_a_killed_process_left_is_removed(store, toy_model, toy_tokenizers)
 
 @pytest.fixture
 def three(store, toy_model, toy_tokenizers):
-    """A store with checkpoints of updates 1 to 3, the second one the best."""
+    """A store with checkpoints of updates 1 to 3; the second is the best."""
     for update in (1, 2, 3):
         save_checkpoint(store, toy_model, toy_tokenizers, update)
     store.set(best="update-0000002", previous="update-0000002")
@@ -115,7 +115,7 @@ def test_a_corrupt_checkpoint_is_put_aside_with_a_warning_and_the_one_before_it_
     assert len(said) == 1 and "renamed to damaged-update-0000003, and the run resumes from update-0000002" in said[0]
     assert three.index() == {"last": "update-0000002", "best": "update-0000002", "previous": "update-0000002"}
     assert three.names() == ["update-0000001", "update-0000002"]
-    assert (three.folder / "damaged-update-0000003").is_dir()  # nothing is thrown away
+    assert (three.folder / "damaged-update-0000003").is_dir()  # nothing is deleted
     assert newest(three) == ("update-0000002", [])
 
 
@@ -133,7 +133,7 @@ def test_a_run_with_a_past_never_begins_again_by_itself(three):
         (three.folder / name / "model.safetensors").write_bytes(b"")
     with pytest.raises(UserError, match=r"no intact checkpoint to resume from.*remove .*run to start again"):
         newest(three)
-    assert len(three.names()) == 3  # as they were
+    assert len(three.names()) == 3  # none is renamed
     for name in three.names():
         (three.folder / name / "meta.json").unlink()
     with pytest.raises(UserError, match="no intact checkpoint"):
@@ -164,7 +164,7 @@ def test_an_index_that_is_corrupt_or_behind_is_repaired(three, text):
 
 @pytest.mark.parametrize("moment", [1, 2, 3])
 def test_a_kill_while_a_checkpoint_is_replaced_loses_none(three, toy_model, toy_tokenizers, monkeypatch, moment):
-    """A checkpoint is saved again after a validation that a signal had cut short."""
+    """A run saves a checkpoint again if a signal interrupted its validation."""
     before = (three.folder / "update-0000003" / "meta.json").read_text()
     calls = 0
     real = Path.rename
@@ -213,7 +213,7 @@ def test_an_average_is_made_again_if_it_is_corrupt_or_of_other_weights(three, to
     assert again != folder and three.intact(again.name) and not three.intact(folder.name)
     with torch.no_grad():
         toy_model.output.weight.add_(1)
-    save_checkpoint(three, toy_model, toy_tokenizers, 2)  # trained anew, under the same name
+    save_checkpoint(three, toy_model, toy_tokenizers, 2)  # other weights under the same name
     other = three.average(names)
     assert other not in (folder, again)
     assert find_checkpoint(three.run.path) == other

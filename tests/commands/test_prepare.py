@@ -1,4 +1,4 @@
-"""`mt prepare`: the folder of the prepared corpus, and a look for the test sets."""
+"""`mt prepare` prints the folder of the prepared corpus and looks for the test sets."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_it_prints_the_folder_of_the_prepared_corpus(corpus, tmp_path, capsys):
     prepared = PreparedCorpus.load(folder)
     assert (len(prepared.source), len(prepared.dev.sources)) == (200, 20)
     assert 256 < prepared.tokenizers.source.size <= 330
-    assert main(["prepare", *corpus]) == 0  # which finds it
+    assert main(["prepare", *corpus]) == 0  # finds the prepared corpus
     again, err = capsys.readouterr()
     assert again == out and f"prepared corpus: {folder}" in err
 
@@ -88,7 +88,7 @@ def test_a_test_set_that_is_not_there_ends_it_with_its_own_exit_code(corpus, tmp
     assert main(["prepare", *corpus]) == 3
     out, err = capsys.readouterr()
     assert out == "" and err.splitlines()[-1] == "error: https://example.org/test_2016: no route"
-    assert len(list((tmp_path / "prepared").glob("files-en-de-*/meta.json"))) == 1  # the rest is not lost
+    assert len(list((tmp_path / "prepared").glob("files-en-de-*/meta.json"))) == 1  # the prepared corpus is kept
 
 
 def test_a_file_of_a_test_set_that_does_not_exist_is_a_mistake(corpus, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""`mt train`: the fallback to the captions, sweeps, and what several processes are told."""
+"""`mt train`: the fallback to the captions, sweeps, and the arguments of several processes."""
 
 import os
 from types import SimpleNamespace
@@ -17,13 +17,13 @@ from mt.runtime.process import LAUNCHER
 
 @pytest.fixture
 def train_as(monkeypatch):
-    """Replaces the training itself."""
+    """Returns a function that replaces `train`."""
     return lambda function: monkeypatch.setattr("mt.training.run.train", function)
 
 
 @pytest.fixture
 def trained_configs(train_as):
-    """The configurations that a training was begun with, in order."""
+    """The configurations of the runs that were started, in order."""
     seen = []
 
     def train(config):
@@ -36,7 +36,7 @@ def trained_configs(train_as):
 
 @pytest.fixture
 def unreachable(train_as):
-    """The names of the runs that were begun, in order; those on Multi30k find no data."""
+    """The names of the runs that were started, in order; runs on Multi30k find no data."""
     seen = []
 
     def train(config):
@@ -51,7 +51,7 @@ def unreachable(train_as):
 
 @pytest.fixture
 def processes(monkeypatch):
-    """What several processes were started with, in order, and the exit codes that they end with (else 0)."""
+    """`started`: the arguments and numbers of processes, in order. `codes`: their exit codes, 0 if empty."""
     seen = SimpleNamespace(started=[], codes=[])
 
     def run_in_processes(arguments, devices, device):
@@ -165,7 +165,7 @@ def test_the_processes_are_told_the_name_of_the_composed_run(overrides, name, pr
     (arguments, count), *others = processes.started
     assert (arguments, count) == (["train", *overrides, f"run.name='{config.run.name}'"], 3)
     assert name in (None, config.run.name) and not others and not trained_configs
-    assert compose(COMMANDS["train"], arguments[1:]) == config  # what they make of it
+    assert compose(COMMANDS["train"], arguments[1:]) == config  # as the processes compose it
 
 
 def test_the_processes_of_a_sweep_are_told_its_names(processes, capsys):
@@ -173,7 +173,7 @@ def test_the_processes_of_a_sweep_are_told_its_names(processes, capsys):
     names = ["x-train.threads.1", "x-train.threads.2"]
     assert [compose(COMMANDS["train"], arguments[1:]).run.name for arguments, _ in processes.started] == names
     assert [arguments[-1] for arguments, _ in processes.started] == [f"run.name='{name}'" for name in names]
-    assert "training 2 of 2, x-train.threads.2" in capsys.readouterr().err
+    assert "run 2 of 2, x-train.threads.2" in capsys.readouterr().err
 
 
 def test_the_processes_take_the_sizes_of_what_they_begin_from(store, toy_model, toy_tokenizers, processes):
@@ -198,7 +198,7 @@ def test_sweep_trains_one_after_another_under_own_names(trained_configs, capsys)
     assert trained_configs[0].run.name == "multi30k-en-de-optim.warmup_steps.1000-train.threads.1"
     assert len({config.run.name for config in trained_configs}) == 4
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 4 and lines[3].startswith("training 4 of 4, ")
+    assert len(lines) == 4 and lines[3].startswith("run 4 of 4, ")
     assert lines[3].endswith("multi30k-en-de-optim.warmup_steps.2000-train.threads.2")
 
 
@@ -232,7 +232,7 @@ def test_sweep_that_is_interrupted_says_where(train_as, capsys):
     train_as(train)
     assert main(["train", "-m", "seed=1,2"]) == 130
     lines = capsys.readouterr().err.splitlines()
-    assert lines[1:] == ["stopped in training 1 of 2, multi30k-en-de-seed.1", "error: interrupted"]
+    assert lines[1:] == ["stopped in run 1 of 2, multi30k-en-de-seed.1", "error: interrupted"]
 
 
 def test_each_training_of_a_sweep_falls_back_under_its_own_name(unreachable, capsys):
@@ -242,7 +242,7 @@ def test_each_training_of_a_sweep_falls_back_under_its_own_name(unreachable, cap
 
 
 def test_other_processes_than_the_first_say_nothing(unreachable, monkeypatch, capsys):
-    """As torchrun starts them, which knows nothing of a fallback: each falls back, the first one says so."""
+    """Under torchrun, each process falls back by itself, and only rank 0 reports it."""
     monkeypatch.setenv("RANK", "1")
     assert COMMANDS["train"].run([]) == 0
     assert unreachable == ["multi30k-en-de", "captions-en-de"] and capsys.readouterr().err == ""

@@ -1,4 +1,4 @@
-"""`mt translate`: a line for a line, whatever the bytes, by the run's own search or by an export that is named."""
+"""`mt translate` writes a line for every line of any bytes, with mt's own search or with a named export."""
 
 import io
 import shutil
@@ -87,13 +87,13 @@ def exported(made, tmp_path):
 
 @pytest.fixture
 def files(tmp_path):
-    """Options that name a file of LINES and a file for their translations; and the latter."""
+    """Options that name a file of LINES and an output file, and the path of the output file."""
     (tmp_path / "in").write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
     return {"input": str(tmp_path / "in"), "output": str(tmp_path / "out")}, tmp_path / "out"
 
 
 def engines(monkeypatch):
-    """The engines that are asked to translate from now on."""
+    """The engines that translate from now on, in a list that grows with each call."""
     asked = []
     for engine in (Translator, ExportedTranslator):
 
@@ -121,7 +121,7 @@ def test_a_run_is_translated_with_its_own_search_even_if_it_has_an_export(export
     assert asked == [Translator] and output.read_text(encoding="utf-8") == expected
     translate(replace(config, checkpoint=str(run / "checkpoints" / "update-0000001")))
     assert asked == [Translator] * 2
-    (folder / "model.bin").write_bytes(b"")  # nobody asked for the export
+    (folder / "model.bin").write_bytes(b"")  # the export is not used
     translate(config)
     assert asked == [Translator] * 3 and output.read_text(encoding="utf-8") == expected
     assert capsys.readouterr().err == ""
@@ -130,7 +130,7 @@ def test_a_run_is_translated_with_its_own_search_even_if_it_has_an_export(export
 def test_an_export_that_is_named_translates(exported, files, monkeypatch, capsys):
     _, folder = exported
     options, output = files
-    decode = DecodeConfig(beam_size=7)  # those of the checkpoint
+    decode = DecodeConfig(beam_size=7)  # as in the checkpoint
     expected = as_text(ExportedTranslator.load(folder, decode, threads=1).translate_nbest(LINES))
     capsys.readouterr()
     asked = engines(monkeypatch)

@@ -1,4 +1,4 @@
-"""Composing: which setting wins, the names of runs, and what a checkpoint brings."""
+"""Composing: which setting wins, the names of runs, and the settings inherited from a checkpoint."""
 
 import logging
 import re
@@ -53,7 +53,7 @@ def test_the_default_experiment_is_the_tiny_model_on_multi30k():
     assert sizes == (4, 4, 128, 256, 4)
     assert (config.tokenizer.vocab_size, config.tokenizer.joint) == (5000, True)
     assert (config.train.update_tokens, config.train.max_updates, config.optim.cooldown) == (2048, 4000, 0.25)
-    # noam's highest rate, at the end of warm-up: factor / sqrt(d_model * warm-up)
+    # noam's peak lr, at the end of warm-up: factor / sqrt(d_model * warm-up)
     assert config.optim.factor / (128 * config.optim.warmup_steps) ** 0.5 == pytest.approx(0.005, rel=1e-3)
 
 
@@ -104,7 +104,7 @@ def test_prepare_means_the_text_of_the_training():
 
 @pytest.fixture
 def saved(store, toy_model, toy_tokenizers):
-    """Saves a checkpoint with other settings than those of the toy model; returns the run folder."""
+    """Returns a function that saves a checkpoint with the given settings and returns the run folder."""
 
     def save(**settings) -> Path:
         name, config = checkpoint_name(1), replace(TrainConfig(model=toy_model.config), **settings)
@@ -140,13 +140,13 @@ def test_a_checkpoint_that_settings_come_from_must_exist(command, key, tmp_path)
     empty.mkdir()
     with pytest.raises(UserError, match=f"^{key}={gone}: there is no folder"):
         compose(COMMANDS[command], [f"{key}={gone}"])
-    with pytest.raises(UserError, match=f"^{key}={empty}: there is no checkpoint in it"):
+    with pytest.raises(UserError, match=f"^{key}={empty}: it contains no checkpoint"):
         compose(COMMANDS[command], [f"{key}={empty}"])
 
 
 @pytest.fixture
 def first(saved, toy_model):
-    """A run folder to start another training from, with a dropout that no experiment has."""
+    """A run folder to fine-tune from, with a dropout that no experiment has."""
     return saved(model=replace(toy_model.config, dropout=0.7), tokenizer=TokenizerConfig(vocab_size=330, sampling=0.3))
 
 
@@ -154,8 +154,8 @@ def test_a_training_takes_the_sizes_of_what_it_begins_from(first, monkeypatch):
     monkeypatch.chdir(first.parent)
     begin = f"train.init_from={first.name}"
     taken = train_config(begin, "data.source=de", "data.target=en")
-    assert (taken.model.d_model, taken.model.d_ff, taken.tokenizer.vocab_size) == (16, 23, 330)  # of the checkpoint
-    assert (taken.model.dropout, taken.tokenizer.sampling) == (0.1, 0.0)  # of the experiment, because no sizes
+    assert (taken.model.d_model, taken.model.d_ff, taken.tokenizer.vocab_size) == (16, 23, 330)  # from the checkpoint
+    assert (taken.model.dropout, taken.tokenizer.sampling) == (0.1, 0.0)  # from the experiment, as they are not sizes
     assert taken.train.init_from == str(first)
     assert train_config(begin, "model=small").model.d_model == 256
     mixed = train_config(begin, "model.d_ff=32").model
@@ -166,7 +166,7 @@ def test_a_training_takes_the_sizes_of_what_it_begins_from(first, monkeypatch):
 @pytest.mark.parametrize("override", ["tokenizer.vocab_size=900", "tokenizer=word", "tokenizer.model=x"])
 def test_a_training_that_begins_from_a_checkpoint_takes_no_other_tokenizers(override, first):
     key = override.partition("=")[0]
-    with pytest.raises(UserError, match=f"^train.init_from brings its own tokenizers: leave out {key}$"):
+    with pytest.raises(UserError, match=f"^train.init_from has its own tokenizers: leave out {key}$"):
         train_config(f"train.init_from={first}", override)
 
 
@@ -190,7 +190,7 @@ def test_a_run_that_has_begun_keeps_its_settings_if_what_it_started_from_is_gone
     # The name of the run shows its overrides, so this is another run
     with pytest.raises(UserError, match="there is no folder"):
         train_config(*overrides, "seed=2")
-    run.index.unlink()  # nothing saved, so that it would begin again
+    run.index.unlink()  # without a saved checkpoint, the run would start again
     with pytest.raises(UserError, match="there is no folder"):
         train_config(*overrides)
 

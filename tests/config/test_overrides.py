@@ -1,4 +1,4 @@
-"""What may stand after a command: mistakes are told in one line, sweeps are expanded."""
+"""Overrides after a command: mistakes are reported in one line, and sweeps are expanded."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which values are refused, alone and together, and what may change while a run is resumed."""
+"""Which values are rejected, alone and in combination, and which keys may change when a run is resumed."""
 
 from dataclasses import MISSING, replace
 
@@ -29,8 +29,8 @@ def train_config(*overrides: str) -> TrainConfig:
         ("tokenizer.character_coverage=1.01", "tokenizer.character_coverage=1.01", "greater than 0 and at most 1"),
         ("model.heads=3", "model.d_model=128", "model.heads=3"),
         ("data.target=en", "'en'", "must differ"),
-        ("train.devices=0", "train.devices=0", "at least 1, or auto"),
-        ("train.devices=two", "train.devices=two", "at least 1, or auto"),
+        ("train.devices=0", "train.devices=0", "must be auto or a number of processes, at least 1"),
+        ("train.devices=two", "train.devices=two", "must be auto or a number of processes, at least 1"),
         ("decode.nbest=6", "decode.nbest=6", "at most decode.beam_size=5"),
         ("tokenizer.joint=false", "model.tie=all", "tokenizer.joint=true, or model.tie=output"),
         ("train.batch_tokens=513", "train.batch_tokens=513", "at least 514"),
@@ -51,7 +51,7 @@ def test_an_impossible_value_is_refused_in_one_line(override, named, way_out):
     ("overrides", "message"),
     [
         (["model.d_model=9", "model.heads=3"], "model.d_model=9 must be even"),
-        (["tokenizer.model=x", "tokenizer.joint=false", "model.tie=output"], "leave tokenizer.joint=true"),
+        (["tokenizer.model=x", "tokenizer.joint=false", "model.tie=output"], "keep tokenizer.joint=true"),
         (["model.positions=learned", "model.max_positions=256"], "must be greater than data.max_tokens=256"),
         (["tokenizer=word", "tokenizer.sampling=0.1"], "needs tokenizer.kind=sentencepiece"),
     ],
@@ -64,7 +64,7 @@ def test_values_that_do_not_fit_each_other_are_refused(overrides, message):
 def test_a_key_is_refused_only_where_it_has_no_effect():
     assert train_config("optim.schedule=inverse_sqrt", "optim.peak_lr=0.1").optim.peak_lr == 0.1
     assert train_config("optim=inverse_sqrt", "optim.peak_lr=0.1").optim.peak_lr == 0.1
-    assert train_config("tokenizer=word").tokenizer.min_frequency == 2  # of the group's file, which nobody typed
+    assert train_config("tokenizer=word").tokenizer.min_frequency == 2  # from the group's file, not the command line
     assert train_config("model.positions=learned", "model.max_positions=257").model.max_positions == 257
 
 
@@ -85,7 +85,7 @@ def test_every_key_that_needs_another_is_refused_without_it(name):
 
 def test_a_cooldown_needs_an_end():
     minutes = ["train.max_updates=null", "train.max_minutes=5"]
-    with pytest.raises(UserError, match=r"optim\.cooldown is a share of train\.max_updates.* or optim\.cooldown=0"):
+    with pytest.raises(UserError, match=r"optim\.cooldown is a fraction of train\.max_updates.* or optim\.cooldown=0"):
         compose(COMMANDS["train"], ["optim.cooldown=0.2", *minutes])
     assert train_config("optim.cooldown=0", *minutes).train.max_minutes == 5
 
@@ -134,7 +134,7 @@ def test_what_is_harmless_may_change_and_is_reported(name):
     old = getattr(getattr(before, section), key)
     new = old + 1 if isinstance(old, int) else 1 if old is None and section == "train" else "other"
     now = replace(before, **{section: replace(getattr(before, section), **{key: new})})
-    told = [] if section == "run" else [f"{name}: {old} -> {new}"]  # where the run is, it says anyway
+    told = [] if section == "run" else [f"{name}: {old} -> {new}"]  # the run's folder is reported anyway
     assert check_resumable("outputs/x", before, now) == told
 
 

@@ -1,4 +1,4 @@
-"""The keys of a training."""
+"""The keys of a configuration."""
 
 import dataclasses
 from enum import EnumMeta

@@ -1,4 +1,4 @@
-"""Configurations on disk: plain types and back, and what is refused on reading."""
+"""Stored configurations are converted to plain types and back, and invalid files are rejected."""
 
 import json
 from dataclasses import replace
@@ -55,7 +55,7 @@ def test_a_retired_key_is_dropped():
     plain["decode"]["engine"] = "auto"
     read = from_plain(TrainConfig, plain)
     assert read.decode == DecodeConfig(beam_size=3)
-    assert plain["decode"]["engine"] == "auto"  # the caller's own is left alone
+    assert plain["decode"]["engine"] == "auto"  # the argument is not modified
     assert "engine" not in to_plain(read)["decode"]
 
 
@@ -126,7 +126,7 @@ def test_a_value_of_another_type_is_refused(section, key, value):
 @pytest.mark.parametrize(
     ("section", "key", "value"),
     [
-        ("model", "dropout", 0),  # a whole number is a number
+        ("model", "dropout", 0),  # an int is also a float
         ("run", "name", None),
         ("train", "max_minutes", 5),
         ("train", "max_updates", None),

@@ -1,4 +1,4 @@
-"""Folders to work in, and a local server in the network's place."""
+"""Working folders, and a local server that replaces the network."""
 
 import threading
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from mt.corpora import multi30k, wmt14
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Serves a folder; the first answer for a name in `cuts` ends after that many bytes, ranges are known."""
+    """Serves a folder and byte ranges. The first response for a name in `cuts` ends after that many bytes."""
 
     cuts: dict[str, int]
 
@@ -36,7 +36,7 @@ class Handler(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """A folder served in place of the real addresses; the current folder is a new one, without MT_DATA."""
+    """Serves a folder in place of the real URLs, in a new current folder and without MT_DATA."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("MT_DATA", raising=False)
     root, here = tmp_path / "web", tmp_path / "here"

@@ -1,4 +1,4 @@
-"""The embedded captions: what is in the package, and how it gets into the raw folder."""
+"""The embedded captions: their content, and how they are unpacked into the raw folder."""
 
 import lzma
 from importlib.resources import files
@@ -74,7 +74,7 @@ def test_only_missing_files_are_written(here: Path) -> None:
 def test_files_of_the_user_are_not_completed_with_the_captions(here: Path) -> None:
     (here / "mine").mkdir()
     (here / "mine" / "train.de").write_text("nur eine Zeile\n")
-    with pytest.raises(UserError, match=r"mine/train\.de is not from the captions: set data.raw_dir"):
+    with pytest.raises(UserError, match=r"mine/train\.de is not part of this corpus: set data.raw_dir"):
         locate(DataConfig(corpus=Corpus.captions, raw_dir="mine"), quiet)
     assert (here / "mine" / "train.de").read_text() == "nur eine Zeile\n"
 

@@ -1,4 +1,4 @@
-"""Downloads from a server in this process that cuts, ignores ranges and lies; archives with traps inside."""
+"""Downloads from a faulty local server, and extraction from malicious archives."""
 
 import io
 import re
@@ -22,7 +22,7 @@ SHA256 = sha256(CONTENT).hexdigest()
 
 
 class Server(ThreadingHTTPServer):
-    """Serves CONTENT; `cuts` are the numbers of bytes after which the next answers end early."""
+    """Serves CONTENT. `cuts` are the numbers of bytes after which the next responses end early."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""Reading pairs of lines: small byte strings with the answer beside them."""
+"""Reading pairs of lines from small files."""
 
 import gzip
 import json
@@ -70,7 +70,7 @@ def test_lines_end_at_line_feeds_only(tmp_path: Path, content: bytes, lines: lis
 def test_unreadable_files_are_named(tmp_path: Path, name: str, content: bytes, words: list[str]) -> None:
     path = write(tmp_path / name, content)
     with pytest.raises(UserError) as caught:
-        # random bytes of a cut archive may fail as text first
+        # the random bytes of a cut archive may fail as UTF-8 first
         list(formats._byte_lines(path)) if "cut" in name else list(read_lines(path))
     message = str(caught.value)
     assert all(word in message for word in [str(path), *words]), message

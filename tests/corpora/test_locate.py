@@ -1,4 +1,4 @@
-"""The table of corpora, and what all of them but the user's own files have in common."""
+"""The table of corpora, and the rules for all corpora except the user's own files."""
 
 from pathlib import Path
 

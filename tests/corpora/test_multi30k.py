@@ -1,4 +1,4 @@
-"""Multi30k: the real files, and small ones of their names in folders or on a server."""
+"""Multi30k: the real files, and small files with the same names in folders or on a server."""
 
 import gzip
 import os
@@ -55,7 +55,7 @@ def test_multi30k_sums_are_the_published_ones() -> None:
 
 
 def multi30k_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small files of all names, with their own sums in place of the real ones."""
+    """Write small files with all names, and replace the real checksums by theirs."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in multi30k.checksums():
         (folder / name).write_bytes(gzip.compress(f"{name}\n".encode(), mtime=0))
@@ -68,7 +68,7 @@ def test_multi30k_is_downloaded_once(web: SimpleNamespace, monkeypatch: pytest.M
     web.cuts["train.de.gz"] = 10
     found = locate(DataConfig(), quiet)
     folder = web.here / "data/raw/multi30k"
-    assert len(list(folder.iterdir())) == 4  # nothing of the test sets yet
+    assert len(list(folder.iterdir())) == 4  # no test sets yet
     parts = all_parts(found)
     assert len(list(folder.iterdir())) == 12
     assert list(read_pairs(found.train)) == [("train.en.gz", "train.de.gz")]

@@ -18,7 +18,7 @@ from mt.errors import DataUnavailable, UserError
 
 
 def tar(path: Path, files: dict[str, bytes]) -> None:
-    """An archive with the given files, and with traps around them."""
+    """Write an archive with the given files and some malicious members."""
     path.parent.mkdir(parents=True, exist_ok=True)
     traps = {"../escaped": b"x", "training/._attributes": b"\x00", "training/europarl-v7.cs-en.cs": b"x\n"}
     with tarfile.open(path, "w:gz" if path.suffix == ".tgz" else "w") as archive:
@@ -81,7 +81,7 @@ def test_wmt14_from_nothing_to_pairs(wmt: SimpleNamespace, monkeypatch: pytest.M
     archives = ("wmt13/training-parallel-europarl-v7.tgz", "wmt13/training-parallel-commoncrawl.tgz")
     assert [pairs[0][0], pairs[2][1]] == [f"{archives[0]} en\u2028", f"{archives[1]} de\u2028"]
     assert len(pairs) == 6
-    assert wmt.asked == [("wmt13", "en-de")]  # the test set comes when it is asked for
+    assert wmt.asked == [("wmt13", "en-de")]  # the test set is not fetched yet
     parts = all_parts(found)
     assert wmt.asked == [("wmt13", "en-de"), ("wmt14/full", "en-de")]
     assert (count_pairs(found.dev), count_pairs(found.tests["newstest2014"])) == (2, 3)
@@ -92,7 +92,7 @@ def test_wmt14_from_nothing_to_pairs(wmt: SimpleNamespace, monkeypatch: pytest.M
     assert len(names) == 3 + 6 + 4 + 1 and not any(name.startswith(".") for name in names)
     assert not list(wmt.here.rglob("escaped")) and not list(wmt.here.rglob("link"))
 
-    # all there: neither the server nor sacreBLEU nor the archives are needed again, in either direction
+    # Once all files exist, neither direction needs the server, sacreBLEU or the archives
     monkeypatch.setattr(wmt14_files, "URL", "http://127.0.0.1:9")
     for archive in folder.glob("*.tgz"):
         archive.unlink()

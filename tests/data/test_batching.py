@@ -1,4 +1,4 @@
-"""The epoch plan is a partition, repeats, and does not depend on the machine; batches keep to memory's limit."""
+"""The plan of an epoch is a reproducible partition, and batches stay within their limit."""
 
 from itertools import islice
 
@@ -16,7 +16,7 @@ TARGET = np.maximum(1, SOURCE + RANDOM.integers(-5, 6, 3001))
 
 
 def ids_of(lengths):
-    """Sentences of random ids that have these lengths, EOS counted."""
+    """Sentences of random ids with these lengths, including EOS."""
     random = np.random.default_rng(7)
     return Ids.of([random.integers(4, 1000, length - 1, dtype=np.int32) for length in lengths])
 
@@ -31,7 +31,7 @@ def epoch_of(source_lengths, target_lengths, plan):
 
 
 def sentences(update):
-    """The numbers of the sentences in an update of one process that count."""
+    """The numbers of the sentences in one process's update, without batches that count for nothing."""
     return [int(i) for batch in update.batches if batch.tokens for i in batch.sentences]
 
 
@@ -51,7 +51,7 @@ def test_updates_larger_than_a_slice_are_filled_from_several_and_mix_lengths():
 
 
 def test_neighbours_are_alike_on_both_sides():
-    """Where the target's length changes, the source's does not jump from its longest to its shortest."""
+    """The source length does not jump from longest to shortest if the target length changes."""
     source = np.array([3, 1, 2, 1, 3, 2, 2, 3, 1])
     target = np.array([6, 6, 6, 7, 7, 7, 8, 8, 8])
     order = _by_length(np.arange(9), source, target)

@@ -1,4 +1,4 @@
-"""Cleaning and its report: small pairs with the answer beside them, and the real Multi30k."""
+"""Cleaning and its report, on small examples and on the real Multi30k."""
 
 import gzip
 import json
@@ -65,7 +65,7 @@ def test_cleaning_drops_whole_pairs_and_counts_each_reason() -> None:
         "only one side has letters or digits": 2,
     }
     assert (report.read, report.kept) == (12, 6)
-    # (...|!) is three times as long, not over it
+    # ("...", "!") has exactly three times the length, which is not too uneven
     assert dict(report.notes) == {cleaning.IDENTICAL: 1, cleaning.UNEVEN: 1, cleaning.DUPLICATE: 1}
 
 
@@ -77,7 +77,7 @@ def test_pairs_after_a_dropped_one_stay_aligned(tmp_path: Path) -> None:
     assert kept == [(f"s{number}", f"t{number}") for number in range(1, 11) if number != 7]
     assert "1 pair dropped: empty target" in report.lines()
     assert report.examples["empty target"][0]["where"].endswith("line 7")
-    # what is read for development and testing goes through no cleaning
+    # development and test sets are not cleaned
     assert list(read_pairs(split))[6] == ("s7", "")
 
 

@@ -35,7 +35,7 @@ def test_drawing_an_epoch_can_be_given_up(config, monkeypatch):
     monkeypatch.setattr(corpus, "BLOCK", 30)
     called = []
     prepared.epoch(1, 1, 500, 0.2, lambda: called.append(1))
-    assert len(called) == 8  # 100 sentences of two sides
+    assert len(called) == 8  # two sides of 100 sentences, in blocks of 30
     with pytest.raises(ZeroDivisionError):
         prepared.epoch(1, 1, 500, 0.2, lambda: 1 // 0)
 
@@ -92,7 +92,7 @@ def test_development_batches_hold_every_sentence_cut_where_it_is_too_long():
     sides = [[np.arange(4, 4 + length) for length in lengths] for lengths in ((3, 12, 1, 5, 0), (4, 2, 9, 5, 1))]
     batches = DevelopmentSet(["a"] * 5, ["b"] * 5, *sides).batches(batch_tokens=4, longest=6)
     assert sorted(int(i) for batch in batches for i in batch.sentences) == list(range(5))
-    assert max(batch.cells for batch in batches) <= 6 + 6  # the longest pair that is left, though a batch is smaller
+    assert max(batch.cells for batch in batches) <= 6 + 6  # the longest cut pair, though it exceeds batch_tokens
     for batch in batches:
         for row, sentence in enumerate(batch.sentences):
             source, target = (side[sentence][:6].tolist() for side in sides)

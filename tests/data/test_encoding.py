@@ -67,6 +67,6 @@ def test_a_pair_held_out_for_development_is_not_trained_on_where_it_comes_again(
 
 
 def test_the_worker_processes_need_no_torch():
-    """A worker imports this module alone; torch would cost each of them a second and a few hundred megabytes."""
+    """Workers import only this module; torch would cost each of them a second and a few hundred megabytes."""
     code = "import sys, mt.data.encoding; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -1,4 +1,4 @@
-"""From files to a prepared corpus: found again, never half-written, cleaned on the training side alone."""
+"""Prepared corpora are found again, are never half-written, and have only their training text cleaned."""
 
 import json
 import shutil
@@ -43,7 +43,7 @@ def test_it_is_found_again_and_other_options_or_text_make_another(config, tmp_pa
 
 
 def test_the_same_files_in_other_roles_make_another(config):
-    """Training on both with a part held out is not training on the one and validating on the other."""
+    """Holding out a part of all text gives another corpus than validating on the development files."""
     both = run(replace(config, train=[*config.train, *config.dev], dev=[]))[0]
     assert both.folder != run(config)[0].folder
 

@@ -10,7 +10,7 @@ from mt.decoding.translator import Translator
 
 @pytest.fixture
 def exported(toy_tokenizers, tmp_path):
-    """Makes a run of a model's configuration and its export: (run, export)."""
+    """Returns a function that makes a run and its export: (run, export)."""
     return lambda *arguments, **options: exported_run(tmp_path, toy_tokenizers, *arguments, **options)
 
 
@@ -34,12 +34,12 @@ def test_both_engines_agree(exported, options, beam):
         assert [found[0].tokens for found in other] == [found[0].tokens for found in own]
         return
     common = 0
-    for ours, theirs in zip(own, other, strict=True):  # the searches differ, and at the limit the scores
+    for ours, theirs in zip(own, other, strict=True):  # the searches differ, and so do scores at the limit
         scores = {each.tokens: each for each in theirs if each.text and not each.at_limit}
         for each in ours:
             if each.tokens in scores and not each.at_limit:
                 common += 1
                 found = scores[each.tokens]
-                assert found.score == pytest.approx(each.score, abs=0.05)  # theirs is over the allowed tokens alone
+                assert found.score == pytest.approx(each.score, abs=0.05)  # CTranslate2 scores only allowed tokens
                 assert found.log_probability == pytest.approx(each.log_probability, abs=0.3)
     assert common > len(LINES)

@@ -14,7 +14,7 @@ from mt.errors import Corrupt, UserError
 
 @pytest.fixture
 def exported(toy_tokenizers, tmp_path):
-    """Makes a run of a model's configuration and its export: (run, export)."""
+    """Returns a function that makes a run and its export: (run, export)."""
     return lambda *arguments, **options: exported_run(tmp_path, toy_tokenizers, *arguments, **options)
 
 
@@ -25,14 +25,14 @@ def test_neighbours_and_limits(exported):
     assert all(len(found) == 2 and found[0].score >= found[1].score for found in whole if found[0].text)
     assert all(len(each.tokens) <= 4 for found in whole for each in found)
     assert any(each.at_limit for found in whole for each in found)
-    tool.decode = replace(tool.decode, max_length_a=0.7, max_length_b=1)  # each sentence has a limit of its own
+    tool.decode = replace(tool.decode, max_length_a=0.7, max_length_b=1)  # each sentence has its own limit
     whole = tool.translate_nbest(LINES)
     alone = [tool.translate_nbest([line])[0] for line in LINES]
     assert [[each.tokens for each in found] for found in alone] == [[each.tokens for each in found] for found in whole]
     assert len({len(found[0].tokens) for found in whole if found[0].at_limit}) > 2
     tool.decode = replace(tool.decode, max_length_a=0.0, max_length_b=4)
     whole = tool.translate_nbest(LINES)
-    for least, most in ((3, 4), (40, 4), (0, 1)):  # a longest output of 1 is EOS alone
+    for least, most in ((3, 4), (40, 4), (0, 1)):  # a limit of 1 allows only EOS
         tool.decode = replace(tool.decode, min_length=least, max_length_b=most, nbest=1)
         lengths = [len(found[0].tokens) for line, found in zip(LINES, tool.translate_nbest(LINES), strict=True) if line]
         assert all(min(least, most - 1) <= length - 1 < most for length in lengths)

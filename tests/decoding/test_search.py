@@ -1,4 +1,4 @@
-"""Beam search against exhaustive search on a table model, and its invariances."""
+"""Beam search compared with exhaustive search on a table model, and its invariances."""
 
 import itertools
 import math
@@ -11,13 +11,13 @@ from torch import Tensor
 from mt.decoding.search import BeamSearchConfig, search
 
 BOS, EOS = 2, 3
-VOCABULARY = 5  # 0 pad, 1 unk, 2 bos, 3 eos, 4 a word: with 1 allowed, two words and the end
+VOCABULARY = 5  # pad, unk, bos, eos and a word; unk is allowed, so there are two words and eos
 CONFIG = BeamSearchConfig(beam_size=1, length_penalty=0.0, bos=BOS, eos=EOS, forbidden=(0, BOS))
 
 
 @dataclass(frozen=True)
 class TableState:
-    """The whole prefix of each row, and the number of its table: any forgotten reordering shows at once."""
+    """The whole prefix of each row and the number of its table, so that a missing reordering shows at once."""
 
     table: Tensor  # [R]
     prefix: Tensor  # [R, length]
@@ -124,7 +124,7 @@ def test_the_length_penalty_favours_the_longer_of_the_textbook_pair():
     def step(tokens, state):
         prefix = torch.cat((state.prefix, tokens[:, None]), 1)
         logits = torch.full((len(prefix), VOCABULARY), -1e9)
-        logits[:, 0] = math.log1p(-(math.exp(-4.0) + math.exp(-4.5)))  # the rest of the mass, on a forbidden token
+        logits[:, 0] = math.log1p(-(math.exp(-4.0) + math.exp(-4.5)))  # the remaining probability, on a forbidden token
         for row, done in enumerate(prefix[:, 1:].tolist()):
             for path, total in steps.items():
                 if path[: len(done)] == tuple(done) and len(done) < len(path):

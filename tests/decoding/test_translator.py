@@ -1,4 +1,4 @@
-"""Text in, text out: a line for a line, the same whatever stands beside it, scores that rescoring confirms."""
+"""Translations are line by line, independent of neighbouring lines, and have the scores of rescoring."""
 
 import signal
 from dataclasses import replace
@@ -65,7 +65,7 @@ def test_lines_that_are_encoded_already_give_the_same(toy_model, toy_tokenizers,
 
 
 def test_a_request_to_stop_interrupts_between_batches(toy_model, toy_tokenizers):
-    tool = translator(toy_model.train(), toy_tokenizers, beam_size=1, batch_tokens=1)  # a sentence a batch
+    tool = translator(toy_model.train(), toy_tokenizers, beam_size=1, batch_tokens=1)  # one sentence per batch
     ids, search, stop, searched = toy_tokenizers.source.encode(LINES), tool._search, StopRequest(), []
 
     def stopped_in_the_third(sources):

@@ -32,7 +32,7 @@ HYPOTHESES = [
 
 
 def command_line(tmp_path: Path, hypotheses: list[str], references: list[str], *options: str) -> list[str]:
-    """What the `sacrebleu` program prints for the two sides written to files, without a home or a network."""
+    """The output of the `sacrebleu` program for the two sides, without a home folder or network."""
     for name, lines in (("hyp", hypotheses), ("ref", references)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     environment = {**os.environ, "HOME": "/nonexistent", "https_proxy": "http://127.0.0.1:9"}
@@ -96,7 +96,7 @@ def test_interval_is_sacrebleus_bootstrap() -> None:
     assert ours.interval is not None
     low, high = ours.interval
     assert low < ours.sacrebleu < high
-    assert (high - low) / 2 == pytest.approx(theirs._ci, abs=1e-3)  # theirs adds up in float32
+    assert (high - low) / 2 == pytest.approx(theirs._ci, abs=1e-3)  # sacreBLEU sums in float32
     assert score(hypotheses, references, "en").interval == ours.interval
 
 
@@ -162,11 +162,11 @@ def test_tokenized_text_is_told_once(caplog, capsys) -> None:
     assert "150 of 150 references" in warning and "\n" not in warning
     assert not caplog.records and capsys.readouterr().err == ""
     assert score(references, references, "de").warnings == ()
-    # As sacreBLEU has it, 100 such lines are enough in a set of any size.
+    # As in sacreBLEU, 100 such lines are enough in a set of any size
     many = references * 2
     assert len(score(hypotheses[:100] + many, hypotheses[:99] + many + many[:1], "de").warnings) == 1
     BLEU().corpus_score(hypotheses, [references])
-    assert caplog.records  # sacreBLEU itself would have spoken, and still does
+    assert caplog.records  # sacreBLEU itself still warns if it is called directly
 
 
 def test_published_form_on_paper() -> None:

@@ -1,4 +1,4 @@
-"""The model against torch's own layers, and what must not matter: padding, neighbours, caches."""
+"""The model gives the numbers of torch's own layers, and does not depend on padding, neighbours or caches."""
 
 import math
 from dataclasses import replace
@@ -11,7 +11,7 @@ from mt.config.schema import Activation, Init, ModelConfig, Norm, Positions, Tie
 from mt.model import attention
 from mt.model.transformer import Dropout, Transformer, sinusoids
 
-# Prime numbers and different depths, so that exchanged dimensions cannot cancel out
+# Unusual sizes and different depths, so that swapped dimensions cause an error
 CONFIG = ModelConfig(d_model=14, d_ff=23, heads=7, encoder_layers=3, decoder_layers=2, dropout=0.0)
 VARIANTS = [
     CONFIG,
@@ -32,7 +32,7 @@ def make(config=CONFIG, size=19):
     torch.manual_seed(3)
     model = Transformer(config, size, size).eval()
     for name, parameter in model.named_parameters():
-        if name.endswith("bias"):  # they begin at zero, which would hide a wrong one
+        if name.endswith("bias"):  # the initial zeros would hide a wrong bias
             torch.nn.init.normal_(parameter, std=0.3)
     return model
 
@@ -86,7 +86,7 @@ def test_the_same_numbers_as_torchs_own_layers(config):
     padding = SOURCE == 0
     x = model.source_embedding(SOURCE)
     for layer in encoder:
-        x = layer.train()(x, src_key_padding_mask=padding)  # train mode (dropout 0): no fused fast path
+        x = layer.train()(x, src_key_padding_mask=padding)  # train mode (dropout 0) avoids the fused path
     memory = model.encoder_norm(x)
     y = model.target_embedding(TARGET)
     causal = nn.Transformer.generate_square_subsequent_mask(TARGET.shape[1])
@@ -138,7 +138,7 @@ def test_steps_with_caches_equal_the_whole_prefix(config):
 def test_a_selected_state_goes_on_as_the_selected_rows():
     model = make()
     _, state = model.step(TARGET[:, 0], model.start(SOURCE))
-    # Beams: each sentence's second row changes with its first, one leaves, and two sentences change places
+    # Beams that swap rows within a sentence, drop a row, and swap sentences
     for rows in ([2, 0, 2], [0, 0, 1, 1, 2, 2], [1, 0, 2, 2, 5, 4], [0, 2, 3, 4, 5], [3, 4, 0, 1]):
         picked = torch.tensor(rows)
         tokens = torch.arange(5, 5 + len(state.memory.mask))

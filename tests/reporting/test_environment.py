@@ -1,4 +1,4 @@
-"""The environment in one line, whatever is missing."""
+"""The environment is described in one line, even if packages or git are missing."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The log of a run: every line once in each place, nothing lost and nothing twice after a kill."""
+"""The log of a run: each line appears once in each place, and a kill neither loses nor repeats lines."""
 
 import io
 import json
@@ -41,7 +41,7 @@ def test_lines_go_once_to_console_and_file(tmp_path: Path, capsys) -> None:
     with RunLog(RunFolder(tmp_path / "run")) as log:
         log.info("reading data\rdone")
         log.warning("2 pairs dropped\r\n  as empty: Ü \udc80")
-        written = (tmp_path / "run/train.log").read_bytes()  # there before the file is closed
+        written = (tmp_path / "run/train.log").read_bytes()  # written before the file is closed
     assert (
         capsys.readouterr().err == ("reading data\ndone\nwarning: 2 pairs dropped\n  as empty: Ü \\udc80\n")
         and (tmp_path / "run/train.log").read_bytes() == written
@@ -69,7 +69,7 @@ def test_numbers_reach_json_and_tensorboard(tmp_path: Path) -> None:
         log.scalars(20, {"loss": float("nan"), "gradient_norm": float("inf")}, "train")
         log.scalars(20, {"bleu": 31.5}, "validation")
         log.text(20, "translations", "Ein Hund.\nTwo\u2028lines")
-        assert len(metrics(tmp_path)) == 4  # every line is there at once
+        assert len(metrics(tmp_path)) == 4  # each line is written at once
         assert events(tmp_path).Scalars("validation/bleu")[0].value == 31.5  # events too
         with pytest.raises(ValueError, match="kind"):
             log.scalars(30, {"kind": 1.0}, "train")
@@ -94,7 +94,7 @@ def test_numbers_reach_json_and_tensorboard(tmp_path: Path) -> None:
 
 
 def raw_events(folder: Path) -> list[tuple[int, float]]:
-    """Everything in TensorBoard's files, hidden or not."""
+    """All numbers in TensorBoard's files, including hidden ones."""
     found = []
     for path in sorted((folder / "tensorboard").glob("events.*")):
         for event in EventFileLoader(str(path)).Load():
@@ -109,13 +109,13 @@ def test_resuming_leaves_no_gap_and_no_double(tmp_path: Path) -> None:
     for update in range(1, 11):
         killed.scalars(update, {"loss": 100.0 + update}, "train")
     position = killed.position()
-    for update in range(10, 16):  # 10 again: what came after the position at the same update is cut off too
+    for update in range(10, 16):  # 10 again: lines after the position are cut off even at the same update
         killed.scalars(update, {"loss": 150.0 + update}, "train")
     killed.info("before")
     killed._log.write("half a li")
     killed._metrics.write('{"update": 16, "ki')
     killed._log.flush(), killed._metrics.flush()
-    other = RunLog(RunFolder(tmp_path), position)  # a second one, killed before it saved anything
+    other = RunLog(RunFolder(tmp_path), position)  # a second process, killed before it saved anything
     other.scalars(11, {"loss": 300.0}, "train")
     with RunLog(RunFolder(tmp_path), position) as log:
         for update in range(11, 21):
@@ -196,13 +196,13 @@ def test_training_goes_on_without_tensorboard(how: str, tmp_path: Path, monkeypa
     with RunLog(RunFolder(tmp_path)) as log:
         log.scalars(1, {"loss": 1.0}, "train")
         log.scalars(2, {"loss": 0.5}, "train")
-    assert capsys.readouterr().err.count("warning: no TensorBoard") == 1
+    assert capsys.readouterr().err.count("warning: TensorBoard is off") == 1
     assert [line["update"] for line in metrics(tmp_path)] == [1, 2]
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"file/run, .*run\.root"):
+    with pytest.raises(UserError, match=r"file/run .*run\.root"):
         RunLog(RunFolder(tmp_path / "file/run"))
 
 
@@ -229,14 +229,14 @@ def test_one_bar_on_a_terminal(tmp_path: Path, monkeypatch) -> None:
         log.info("the last line")
     shown = terminal.getvalue()
     assert "20/100%" in shown and "60/100%" in shown and "loss 0.5" in shown
-    assert re.search(r"\r *\ra line of text\n", shown)  # the bar was wiped first, and is drawn again behind it
+    assert re.search(r"\r *\ra line of text\n", shown)  # the bar is cleared first, and redrawn after the line
     assert shown.endswith("\nthe last line\n")
     logged = (tmp_path / "train.log").read_text().split("\n")
     assert [line[20:] for line in logged[:-1]] == ["a line of text", "the last line"]
 
 
 def test_a_bar_on_a_real_terminal_of_unknown_size(monkeypatch) -> None:
-    reader, writer = os.openpty()  # as containers make them, with 0 columns and 0 rows
+    reader, writer = os.openpty()  # 0 columns and 0 rows, as in containers
     with open(writer, "w", encoding="utf-8") as terminal, RunLog(None) as log:
         monkeypatch.setattr(sys, "stderr", terminal)
         log.progress(20)

@@ -1,4 +1,4 @@
-"""One process alone: every exchange gives back what it was given. Several processes are tested in tests/system."""
+"""With one process, every collective returns its input. Tests of several processes are in tests/system."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""How many processes are started, and what their ends come to."""
+"""The number of processes that are started, and the launcher's exit code."""
 
 import signal
 
@@ -14,7 +14,7 @@ from mt.runtime.launcher import _exit_code, processes_to_start
     ("codes", "code", "said"),
     [
         ({0: 138, 1: 138}, 138, ""),  # all were asked to stop, and saved
-        ({1: 2, 0: -signal.SIGTERM}, 2, ""),  # one had an error, which it told
+        ({1: 2, 0: -signal.SIGTERM}, 2, ""),  # one reported an error
         ({1: -signal.SIGKILL, 0: 143}, 137, "error: process 1 was ended by signal 9: if memory ran out, lower"),
         ({1: -signal.SIGSEGV, 0: -signal.SIGTERM}, 139, "error: process 1 was ended by signal 11"),
         ({0: -signal.SIGTERM}, 143, ""),

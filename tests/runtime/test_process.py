@@ -1,4 +1,4 @@
-"""This process without torch: its cores and its messages."""
+"""The cores and messages of this process, without torch."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A signal only asks the run to stop, and all processes agree when it does."""
+"""A signal only requests a stop, and all processes agree on it."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def test_signals_ask_and_a_third_ctrl_c_interrupts():
     with pytest.raises(KeyboardInterrupt):
         interrupt(3)
     with pytest.raises(KeyboardInterrupt):
-        interrupt(1)  # nobody agrees on it any more: it does what it does elsewhere
+        interrupt(1)  # no `agree` follows, so the previous handler gets it
     assert handlers == [signal.getsignal(number) for number in STOP_SIGNALS]
 
 

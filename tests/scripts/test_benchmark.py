@@ -1,4 +1,4 @@
-"""What the benchmark computes from what the tools say."""
+"""The numbers that the benchmark computes from the tools' output."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ def test_speed_is_that_of_all_reports_but_the_first(scripts):
 
     said = "Tokens per Sec:      100\nx\nTokens per Sec:      300, Lr\nTokens per Sec:      600\n"
     found = tools._speed(tools.Finished(said, 1.0, 5.0), r"Tokens per Sec:\s+([\d.]+)")
-    assert found == {"target_tokens_per_second": pytest.approx(400), "peak_memory_mib": 5.0}  # the same tokens each
+    assert found == {"target_tokens_per_second": pytest.approx(400), "peak_memory_mib": 5.0}  # equal tokens each
     with pytest.raises(RuntimeError, match="no speed was reported"):
         tools._speed(tools.Finished("Tokens per Sec: 100", 1.0, 5.0), r"Tokens per Sec:\s+([\d.]+)")
 

@@ -1,4 +1,4 @@
-"""The generator of the captions: the split, the grammar of both languages, and the text that it makes."""
+"""The generator of the captions: the split, the grammar of both languages, and the generated text."""
 
 import lzma
 import random
@@ -120,7 +120,7 @@ def test_one_sentence_has_one_translation_in_both_directions():
         assert english.setdefault(de, en) == en
 
 
-# ------------------------------------------------------------------ agreement, against forms written by hand
+# ------------------------------------------------------------------ agreement, compared with forms written by hand
 
 # Each block: nominative, accusative, dative of masculine, feminine, neuter and plural.
 ENDINGS = {
@@ -314,7 +314,7 @@ def test_reflexive_verb_in_every_position():
 
 
 class Never(random.Random):
-    """A random source for which no chance comes true."""
+    """A random source with which `chance` is always false."""
 
     def random(self):
         return 0.99
@@ -348,7 +348,7 @@ def test_a_known_object_comes_before_the_place_and_a_new_one_after(monkeypatch):
         assert sampler.acting(verb("carry"), man, 1.0).second(man) == german
 
 
-# A pattern's mark in English, and what its German must then hold.
+# {pattern: (regex that selects English sentences, regex that their German must match)}
 PATTERNS = {
     "separable verb": (r"^(?!.*(who|while|because)).* is putting on", r" zieht .* an\.$"),
     "subordinate clause": (r" while .* is sleeping\.", r", während .* schläft\.$"),

@@ -1,4 +1,4 @@
-"""scripts/gpu_check.py: what can be seen of it without a GPU."""
+"""scripts/gpu_check.py, without a GPU."""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""The reference of all keys is what the code says."""
+"""docs/keys.md is up to date."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The batch script against stand-ins for SLURM's commands."""
+"""scripts/slurm.sh with stand-ins for SLURM's commands."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "slurm.sh"
 STAND_INS = {
     "scontrol": 'echo "scontrol $*" >> calls; [[ $1 == show ]] && echo node7 && echo node8; true',
     "scancel": 'echo "scancel $*" >> calls; kill -TERM "$(cat training)"',
-    # what runs on the nodes: saves when it is told to, which takes a while
+    # The training on the nodes; after SIGTERM it takes a while to save
     "srun": 'trap "sleep 0.5; echo saved >> calls; exit 1" TERM; echo "srun $*" >> calls; echo $$ > training;'
     " if [[ -e fails ]]; then exit 3; fi; while [[ ! -e finish ]]; do sleep 0.05; done",
 }

@@ -1,4 +1,4 @@
-"""Reads the imports of mt/ and fails on every arrow that ARCHITECTURE.md does not draw, and on every circle."""
+"""The imports of mt/ follow the table in ARCHITECTURE.md and are not circular."""
 
 import ast
 import re
@@ -28,7 +28,7 @@ def drawn_arrows():
 
 
 def place(name):
-    """ "mt/config/" and "mt/cli.py" as dotted names below mt; mt/__init__.py is the empty one."""
+    """Convert "mt/config/" or "mt/cli.py" to a dotted name below mt; mt/__init__.py becomes the empty name."""
     return name.removeprefix("mt/").removesuffix(".py").strip("/").replace("/", ".").removesuffix("__init__")
 
 
@@ -36,7 +36,7 @@ ALLOWED = drawn_arrows()
 
 
 def modules(root):
-    """Dotted name below mt and syntax tree of every file; a package goes by the package's name."""
+    """The syntax tree of every file by its dotted name below mt; an __init__.py has the name of its package."""
     found = {}
     for path in sorted(root.rglob("*.py")):
         parts = list(path.relative_to(root).with_suffix("").parts)
@@ -49,7 +49,7 @@ MODULES = modules(ROOT / "mt")
 
 
 def imported(tree, for_type_checking=True):
-    """Absolute dotted names of everything that a file imports, anywhere in it, or reaches by attribute."""
+    """Absolute dotted names of everything that a file imports anywhere or accesses as an attribute."""
     skipped = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not for_type_checking:
@@ -98,7 +98,7 @@ def stray_libraries(found):
 
 
 def circles(graph):
-    """Every circle of a graph {node: nodes}, as the list of its nodes."""
+    """Every cycle of a graph {node: nodes}, as a list of its nodes."""
     found, done = [], set()
 
     def visit(node, path):
@@ -115,7 +115,7 @@ def circles(graph):
 
 
 def import_graph(found):
-    """For each module, the modules that it imports, but for type checking."""
+    """The modules that each module imports, except for type checking."""
     graph = {}
     for name, tree in found.items():
         targets = [inner(target) for target in imported(tree, for_type_checking=False) if inner(target)]
@@ -134,7 +134,7 @@ def test_no_import_goes_where_no_arrow_is_drawn():
 
 
 def test_the_drawn_arrows_have_no_circle():
-    """Between components; a module with a row of its own is a component."""
+    """A module with its own row counts as a component."""
     graph = {name: {t if t in ALLOWED else t.partition(".")[0] for t in targets} for name, targets in ALLOWED.items()}
     assert circles(graph) == []
 

@@ -1,4 +1,4 @@
-"""The documents: links lead somewhere, commands are accepted, and messages name no file of the repository."""
+"""Links and commands in the documents work, and messages name no file of the repository."""
 
 import ast
 import re

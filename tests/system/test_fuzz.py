@@ -1,6 +1,6 @@
-"""Random input: whatever it is, it works or is refused in one line; no other exception, no hang.
+"""Random input works or is rejected in one line, without other exceptions or hangs.
 
-MT_FUZZ sets how many inputs of each kind are tried (the suite's own budget is small).
+MT_FUZZ sets the number of inputs of each kind (the default is small).
 """
 
 import gzip
@@ -84,7 +84,7 @@ def some_bytes(generator: random.Random) -> bytes:
 
 
 def tried(count: int, attempt) -> dict[str, int]:
-    """Call `attempt` with as many generators; how often it worked and how often it was refused."""
+    """Call `attempt` with `count` generators, and count how often it worked and how often it was refused."""
     ended = {"worked": 0, "refused": 0}
     for seed in range(COUNT or count):
         began, said = time.monotonic(), "-"
@@ -158,7 +158,7 @@ def test_command_lines_of_any_words():
 
 @pytest.fixture
 def saved(tmp_path, toy_model, toy_tokenizers):
-    """A checkpoint with a training state, and the same again to spoil."""
+    """A folder with a checkpoint in run/ to spoil and a copy in good/, and a function that opens a checkpoint."""
     config = TrainConfig(model=toy_model.config)
     state = pack(TrainerState(update=5), learner_of(toy_model), {"metrics.jsonl": 7})
     store = CheckpointStore(RunFolder(tmp_path / "run"))
@@ -189,7 +189,7 @@ def spoiled(generator: random.Random, content: bytes) -> bytes:
 
 
 def spoiled_values(generator: random.Random, values):
-    """Plain values with one of them, somewhere, another one or gone."""
+    """Plain values, one of which is replaced or removed."""
     if isinstance(values, dict) and values:
         name = generator.choice(list(values))
         changed = dict(values)
@@ -216,7 +216,7 @@ def test_checkpoints_of_any_damage(saved):
             path.write_bytes(spoiled(generator, path.read_bytes()))
         meta = folder / "run" / "checkpoints" / "update-0000005" / "meta.json"
         if generator.random() < 0.7 and path not in (meta, files[0]) and path.name != "index.json":
-            values = json.loads(meta.read_text())  # as somebody would who wants it to be believed
+            values = json.loads(meta.read_text())  # correct the hash, so that the damage is not caught by it
             values["hashes"][path.name] = sha256_of(path)
             meta.write_text(json.dumps(values))
         open_all(folder / "run")

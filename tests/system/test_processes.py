@@ -1,4 +1,4 @@
-"""Training on several processes is the training of one: the same updates, files, scores and restarts."""
+"""Several processes train like one: the same updates, files and scores, also after a resume."""
 
 import json
 import os
@@ -27,7 +27,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 
 def together(tmp_path, count, entries, launcher=("--standalone",)):
-    """Have `count` processes do the entries, see process_driver.py; their output."""
+    """Run the entries (see process_driver.py) in `count` processes, and return their stderr."""
     path = tmp_path / f"work-{count}.json"
     path.write_text(json.dumps(entries), encoding="utf-8")
     command = [*TORCHRUN, *launcher, f"--nproc-per-node={count}", str(DRIVER), str(path)]
@@ -57,7 +57,7 @@ def weights(config):
 
 
 def difference(one, other):
-    """Relative difference of all weights, by norm."""
+    """The norm of the difference of all weights, relative to their norm."""
     one, other = (torch.cat([tensors[name].flatten() for name in sorted(tensors)]) for tensors in (one, other))
     return float((one - other).norm() / other.norm())
 
@@ -73,7 +73,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def config(place):
-    """Sentences of 4 to 40 words; short translations, because a model that has learned nothing never ends one."""
+    """Sentences of 4 to 40 words, and short translations, because an untrained model does not end them by itself."""
     config = toy_config(place, threads=1)
     sentences = toy_pairs(500)
     joined = [[" ".join(side) for side in zip(*sentences[i : i + 1 + i % 5], strict=True)] for i in range(0, 450, 2)]
@@ -82,8 +82,8 @@ def config(place):
 
 
 SGD = OptimConfig(name=Optimizer.sgd, schedule=Schedule.constant, peak_lr=0.1, warmup_steps=1)
-# In float32 a sum in another order is another sum. Adam makes more of that than SGD does, but a wrong divisor more yet.
-# In bfloat16 each batch's share of a gradient is rounded to 8 bits before it is added up.
+# In float32, a sum depends on its order. Adam amplifies this more than SGD, but a wrong divisor has a larger effect. In
+# bfloat16, the gradient of each batch is rounded to 8 bits before it is added.
 CASES = {
     "sgd": (SGD, Precision.fp32, 5, 1e-6),
     "sgd-bf16": (SGD, Precision.bf16, 5, 2e-4),
@@ -92,7 +92,7 @@ CASES = {
 TOLERANCE = {case: tolerance for case, (*_, tolerance) in CASES.items()}  # of the weights
 LOSS_TOLERANCE = {Precision.fp32: 1e-4, Precision.bf16: 3e-3}
 LIMITS = {"whole": 4000, "half": 450, "quarter": 225}  # an update of one process has about 900 cells
-STOPS = {  # what comes when: on which rank, at which update, which signal, and what goes on then
+STOPS = {  # {name: keys of an entry in process_driver.py}
     "within-an-epoch": {"signal": [1, 17, signal.SIGTERM], "code": 143},
     "at-an-epochs-end": {"signal": [0, 12, signal.SIGINT], "code": 130},
     "while-decoding": {"signal": [1, 12, signal.SIGUSR1], "during": "decoding", "code": 138},
@@ -117,7 +117,7 @@ def table(config):
 
 @pytest.fixture(scope="module")
 def restarts(config):
-    """A run with dropout that nobody disturbs, and those that STOPS disturbs."""
+    """An undisturbed run with dropout, and runs that STOPS interrupts."""
     config = replace(
         config,
         model=replace(config.model, dropout=0.2),
@@ -129,7 +129,7 @@ def restarts(config):
 
 @pytest.fixture(scope="module")
 def trained(config, table, restarts, place):
-    """Everything that several processes of this file train, with one start for each number of them."""
+    """Trains all entries of this file on several processes, with one launch for each number of processes."""
     wrong = {case: named(table[case, "quarter", 2], f"wrong-{case}") for case in CASES}
     moved = named(config, "moved", max_updates=20)
     more = [entry(each, wrong=True) for each in wrong.values()]
@@ -171,7 +171,7 @@ def test_any_number_of_processes_and_any_batch_limit_give_the_same_updates(train
 
 
 def numbers(config):
-    """Everything in metrics.jsonl that does not measure time or memory."""
+    """All numbers in metrics.jsonl except time and memory."""
     lines = records(folder(config))
     return [{k: v for k, v in line.items() if k not in ("target_tokens_per_second", "memory_gib")} for line in lines]
 
@@ -183,7 +183,7 @@ def test_stopped_and_resumed_on_two_processes_equals_undisturbed(trained, restar
     _, update, number = STOPS[name]["signal"]
     assert f"stopped by signal {number:d} at update {update};" in log
     assert f"resuming from update-{update:07d}" in log
-    if name == "while-decoding":  # and not after the decoding
+    if name == "while-decoding":  # it stopped before the decoding ended
         assert log.index("stopped by signal") < log.index(f"validation at update {update}:")
     assert difference(weights(stopped), weights(undisturbed)) == 0
     assert numbers(stopped) == numbers(undisturbed)
@@ -195,7 +195,7 @@ def test_a_process_without_a_sentence_joins_in(config, trained):
     one = named(trained["few"], "few-alone")
     alone(one)
     assert difference(weights(trained["few"]), weights(one)) < TOLERANCE["sgd"]
-    assert numbers(one)[0]["target_tokens"] <= 60  # of which some sentences have 45
+    assert numbers(one)[0]["target_tokens"] <= 60  # and some sentences have 45
 
 
 def test_a_gradient_that_is_no_number_on_one_process_is_skipped_on_all(trained):
@@ -242,7 +242,7 @@ def test_two_machines_give_the_weights_of_one_process(config, tmp_path):
 
 
 def overrides(config):
-    """The toy config as one would type it."""
+    """The toy config as overrides."""
     source, target = config.data.train
     dev = ",".join(config.data.dev)
     return [
@@ -277,7 +277,7 @@ def test_a_fault_on_one_process_ends_all_with_its_traceback(config, tmp_path):
 
 
 def working_on(root):
-    """Processes that were started with a command line that names this root, and live."""
+    """Running processes whose command line names this root."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
@@ -303,7 +303,7 @@ def test_a_killed_launcher_leaves_nobody_two_jobs_do_not_meet_and_nothing_else_i
         if "saved update-0000014" in line:
             break
     killed.kill()
-    warned = mt("train", *common, "run.name=killed", **pipe)  # at once: those left behind may still be saving
+    warned = mt("train", *common, "run.name=killed", **pipe)  # at once: workers of the killed launcher may still save
     for line in warned.stderr:
         if "saved update-" in line:
             break
@@ -318,7 +318,7 @@ def test_a_killed_launcher_leaves_nobody_two_jobs_do_not_meet_and_nothing_else_i
     log = (folder(runs["killed"]) / "train.log").read_text()
     assert "resuming from update-" in log and log.count("done: sacreBLEU") == 1
     assert len(list((folder(runs["whole"]) / "tensorboard").iterdir())) == 1
-    # torch makes an empty folder for its compiler's cache where temporary files go
+    # torch makes an empty folder for its compiler cache in TMPDIR
     assert [path for place in elsewhere.values() for path in place.rglob("*") if path.is_file()] == []
     assert [*elsewhere["HOME"].iterdir(), *elsewhere["cwd"].iterdir()] == []
     for process in (killed, warned, whole, again):
@@ -374,8 +374,8 @@ def test_translating_and_scoring_are_shared_out_and_give_the_same(config, tmp_pa
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["train.devices=0"], "must be a number of processes"),
-        (["train.devices=two"], "must be a number of processes"),
+        (["train.devices=0"], "must be auto or a number of processes"),
+        (["train.devices=two"], "must be auto or a number of processes"),
         (["train.devices=2", "model.heads=3"], "model.heads=3"),
     ],
 )

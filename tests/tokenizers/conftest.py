@@ -1,4 +1,4 @@
-"""Tokenizers that many tests only look at."""
+"""Tokenizers that tests share and do not change."""
 
 from dataclasses import replace
 

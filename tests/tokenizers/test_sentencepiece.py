@@ -1,4 +1,4 @@
-"""SentencePiece models as tokenizers, against SentencePiece's own answers."""
+"""SentencePiece tokenizers, compared with SentencePiece itself."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ def test_unseen_character_survives_as_bytes_or_shows_as_unknown(unigram, without
     text = "snow☃man ☃ ab"
     assert unigram.decode(unigram.encode([text])[0]) == text
     assert without_bytes.decode(without_bytes.encode([text])[0]) == "snow⁇man ⁇ ab"
-    assert unknown_share(without_bytes, ["☃"]) == 0.5  # the word's own blank is the other piece
+    assert unknown_share(without_bytes, ["☃"]) == 0.5  # the blank before it is the other piece
     assert unknown_share(unigram, [text]) == 0
     assert round_trip(without_bytes, ["ab cd", "ab ☃", "cd", "☃"]) == 0.5
 
@@ -74,7 +74,7 @@ def test_existing_model_with_our_ids_is_used_and_others_are_refused(tmp_path, un
     good = make("good", pad_id=0, unk_id=1, bos_id=2, eos_id=3)
     made = train(replace(CONFIG, model=good))
     assert made.joint and made.source is made.target and made.source.size == 120
-    # its own unknown has blanks around it
+    # by default, SentencePiece puts blanks around ⁇
     assert made.source.decode(made.source.encode(["ab☃ ☃ cd"])[0]) == "ab⁇ ⁇ cd"
     with pytest.raises(UserError, match=r"has no <pad>: train it with spm_train --pad_id=0"):
         train(replace(CONFIG, model=make("default")))

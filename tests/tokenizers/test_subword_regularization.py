@@ -1,4 +1,4 @@
-"""Drawn subwords: they repeat, keep the text, and have SentencePiece's distribution."""
+"""Sampled subwords are reproducible, keep the text, and have SentencePiece's distribution."""
 
 import hashlib
 import subprocess

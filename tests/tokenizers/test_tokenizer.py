@@ -1,4 +1,4 @@
-"""What all tokenizers have in common: decoding, files, and the share of lines that come back."""
+"""All tokenizers: decoding, saving and loading, and the share of lines that survive a round trip."""
 
 import gzip
 import os
@@ -30,7 +30,7 @@ def test_save_and_load_give_the_same_ids(config, tmp_path, monkeypatch):
     made = train(config)
     made.save(folder)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "torchtext.vocab", None)  # not needed to load
+    monkeypatch.setitem(sys.modules, "torchtext.vocab", None)  # loading must not need it
     loaded = Tokenizers.load(folder)
     assert (loaded.joint, loaded.source_language, loaded.target_language) == (config.joint, "en", "de")
     assert type(loaded.source) is type(made.source) and loaded.source.size == made.source.size

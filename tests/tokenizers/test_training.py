@@ -1,4 +1,4 @@
-"""Training tokenizers: it repeats, samples fairly, and says what is impossible."""
+"""Training tokenizers is reproducible, samples uniformly, and rejects impossible settings."""
 
 from dataclasses import replace
 
@@ -74,7 +74,7 @@ def test_a_sample_has_a_limit_of_characters_too_and_stays_a_fair_one(monkeypatch
 
 
 def test_long_lines_are_learned_from_and_no_text_is_an_error():
-    only = ["zq " * 4000]  # 12,000 bytes, where SentencePiece drops lines above 4,192 unless told
+    only = ["zq " * 4000]  # 12,000 bytes; by default, SentencePiece drops lines above 4,192
     assert train(replace(CONFIG, vocab_size=300), source=only, target=only).source.size > 260
     with pytest.raises(UserError, match="target side has no training text"):
         train(CONFIG, target=["", "  "])

@@ -1,4 +1,4 @@
-"""Words: vocabularies made by hand, and Moses tokenization."""
+"""Word tokenizers: small vocabularies, and Moses tokenization."""
 
 import sys
 from dataclasses import replace
@@ -16,7 +16,7 @@ def test_word_vocabulary_by_hand():
     config = replace(WORDS, joint=False, vocab_size=7)
     source = ["Don't stop, don't!", "stop it , it <unk> it"]
     made = train(config, source=source, target=["Ja ja ja"])
-    # by frequency, then by code point: it 4; 't, the comma and stop 2 each, with room for two of them
+    # Sorted by frequency, then code point: "it" occurs 4 times; "'t", "," and "stop" twice, with room for two of them
     assert made.source.words == ["<pad>", "<unk>", "<s>", "</s>", "it", "'t", ","]
     assert made.target.words == ["<pad>", "<unk>", "<s>", "</s>", "ja"]
     assert made.source.encode(["it <unk> , \u2028it"])[0].tolist() == [4, UNK, UNK, UNK, 6, 4]

@@ -1,4 +1,4 @@
-"""The chunked loss against torch's own cross-entropy, values and gradients."""
+"""The chunked loss has the values and gradients of torch's cross-entropy."""
 
 import pytest
 import torch
@@ -85,7 +85,7 @@ def test_float32_is_near_float64_and_bf16_products_near_float32():
 
 
 def test_bf16_products_keep_the_gradient_of_a_model_that_is_nearly_right():
-    """Where the softmax is almost the target distribution, the small difference is what must be right."""
+    """If the softmax is close to the target distribution, their small difference must be accurate."""
     weight = torch.randn(13, 5, dtype=torch.float64)
     targets = torch.randint(1, 13, (40, 1))
     x = 6 * weight[targets] / weight[targets].norm(dim=-1, keepdim=True)
@@ -101,7 +101,7 @@ def test_bf16_products_keep_the_gradient_of_a_model_that_is_nearly_right():
 
 def test_no_gradient_is_made_where_none_is_wanted(monkeypatch):
     x, weight, targets = example()
-    monkeypatch.setattr(torch, "zeros_like", None)  # what the gradient would be summed into
+    monkeypatch.setattr(torch, "zeros_like", None)  # would allocate the gradient
     for off in (torch.no_grad(), torch.inference_mode()):
         with off:
             assert not label_smoothed_loss(x, weight, targets, 0.1, non_padding(targets)).smoothed.requires_grad

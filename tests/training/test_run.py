@@ -1,4 +1,4 @@
-"""Training end to end on a toy language, and everything that must not change a number."""
+"""Training end to end on a toy language, and changes that must not affect its numbers."""
 
 import json
 import math
@@ -35,7 +35,7 @@ def config(tmp_path):
     return toy_config(tmp_path)
 
 
-PRECISIONS = {"plain": "fp32", "bf16": "bf16"}  # what auto chooses, by processor
+PRECISIONS = {"plain": "fp32", "bf16": "bf16"}  # {processor: the precision that auto chooses}
 
 
 def with_changes(config, changes):
@@ -45,7 +45,7 @@ def with_changes(config, changes):
 
 
 def run(config, **changes):
-    """Train with changes given as section={key: value}; the run's folder."""
+    """Train with changes given as section={key: value}, and return the run folder."""
     config = with_changes(config, changes)
     threads = torch.get_num_threads()
     try:
@@ -64,7 +64,7 @@ def store_of(folder):
 
 
 def opened(folder):
-    """The checkpoint that a run is translated with."""
+    """The checkpoint that a run folder stands for."""
     return Checkpoint.open(find_checkpoint(folder))
 
 
@@ -91,7 +91,7 @@ def test_it_learns_what_it_was_shown_and_everything_is_written_down(config, norm
     hypotheses = (folder / scores["shown"]["hypotheses"]).read_text(encoding="utf-8").splitlines()
     assert len(hypotheses) == 20 and scores["shown"]["signature"].startswith("nrefs:1|case:mixed")
     log = (folder / "train.log").read_text()
-    assert "\r" not in log and "20 of 20 pairs are in the training text, too" in log
+    assert "\r" not in log and "20 of 20 pairs are also in the training text" in log
     assert opened(folder).folder.name == "average-0000240-of-2"
     validation = records(folder, "validation")
     assert [line["update"] for line in validation] == [120, 240]
@@ -213,7 +213,7 @@ def test_another_text_under_an_unfinished_run_is_refused(config):
     run(config)
     path = Path(config.data.train[0])
     path.write_text(path.read_text(encoding="utf-8").replace("dog", "bird", 1), encoding="utf-8")
-    with pytest.raises(UserError, match="has the corpus"):
+    with pytest.raises(UserError, match="was trained on"):
         run(config, train={"max_updates": 9})
 
 
@@ -283,7 +283,7 @@ def test_only_needed_checkpoints_are_kept(config):
 
 def test_a_gradient_that_is_no_number_is_skipped_and_many_end_the_run(config, monkeypatch):
     real = step.label_smoothed_loss
-    broken: set[int] = {4}  # the first is that of the largest batch, tried before the first update
+    broken: set[int] = {4}  # call 1 tries the largest batch before the first update
     calls = 0
 
     def sometimes(states, *arguments):
@@ -306,7 +306,7 @@ def test_a_gradient_that_is_no_number_is_skipped_and_many_end_the_run(config, mo
 
 
 def test_training_goes_without_its_test_files(config, monkeypatch):
-    """They are asked for after the last update, and where they are missing the development set is scored."""
+    """Test files are fetched after the last update; if they are missing, only the development set is scored."""
     real = story.locate
     checkpoints = Path(config.run.root) / "run" / "checkpoints"
 
@@ -411,7 +411,7 @@ def test_sources_beyond_the_positions_are_counted_where_they_are_scored(config, 
     shown = write_pairs(tmp_path, "shown", [("a dog " * 60, "ein Hund"), ("a dog", "ein Hund")])
     settings = {"data": {"test": {"shown": shown}}, "model": {"positions": Positions.learned, "max_positions": 41}}
     run(config, **settings)
-    assert "shown: 1 sources are longer than the model's positions" in capsys.readouterr().err
+    assert "shown: 1 sources exceed the model's maximum length" in capsys.readouterr().err
 
 
 def test_a_signal_while_subwords_are_drawn_ends_the_run_at_once(config, monkeypatch):
@@ -454,7 +454,7 @@ def test_fine_tuning_begins_from_weights_and_tokenizers(config, tmp_path, monkey
         assert (opened(tuned).folder / name).read_bytes() == (before.folder / name).read_bytes()
     shutil.rmtree(first)
     settings["train"]["max_updates"] = 7
-    run(config, **settings)  # resumes from its own
+    run(config, **settings)  # resumes from its own checkpoint
     assert [line["update"] for line in records(tuned, "train")] == [1, 2, 3, 4, 5, 6, 7]
     with pytest.raises(UserError, match="there is no folder"):
         run(config, **{**settings, "run": {"name": "tuned-again"}})
@@ -507,9 +507,9 @@ def test_a_run_whose_checkpoints_are_gone_does_not_begin_again_by_itself(config)
 
 
 def test_the_index_follows_the_state_that_a_run_resumes_from(config):
-    """A kill between a checkpoint and the index; and a best checkpoint that came to harm."""
+    """The index is corrected after a kill between a checkpoint and the index, and if the best checkpoint is corrupt."""
     settings = {"optim": {"peak_lr": 1e-12}, "train": {"max_updates": 3, "validate_every": 1, "average": 1}}
-    folder = run(config, **settings)  # which gets no better after its first update
+    folder = run(config, **settings)  # does not improve after its first update
     store = store_of(folder)
     assert store.index()["best"] == "update-0000001"
     store.set(best="update-0000003", last="update-0000002")
@@ -520,7 +520,7 @@ def test_the_index_follows_the_state_that_a_run_resumes_from(config):
     settings["train"]["max_updates"] = 5
     run(config, **settings)
     assert store.index()["best"] == "update-0000005"
-    assert "the best checkpoint, update-0000001, is corrupt or gone" in (folder / "train.log").read_text()
+    assert "the best checkpoint, update-0000001, is corrupt or missing" in (folder / "train.log").read_text()
     assert opened(folder).load_model()
 
 

@@ -1,4 +1,4 @@
-"""The training state: plain types, with the names of its format, restored as it was."""
+"""The training state has plain types and the key names of its format, and is restored unchanged."""
 
 import subprocess
 import sys
@@ -51,7 +51,7 @@ def test_a_state_is_restored_from_its_file_as_it_was(store, toy_model, toy_token
 
 
 def test_the_state_of_a_checkpoint_of_format_2_is_restored_for_ever():
-    """It was made once and is never made again: a training resumes from it."""
+    """The checkpoint is never regenerated, and a run must still resume from it."""
     checkpoint = Checkpoint.open(FORMAT_2)
     learner = learner_of(checkpoint.load_model())
     state, processes = restore(checkpoint.load_state(), 1, learner)
@@ -70,6 +70,6 @@ def test_what_is_written_has_the_names_of_format_2(stepped):
 @pytest.mark.parametrize("change", [{"progress": {"update": 1, "novelty": 2}}, {"processes": []}, {"optimizer": {}}])
 def test_another_state_is_refused_in_one_line(stepped, change):
     packed = pack(TrainerState(), stepped, {})
-    with pytest.raises(UserError, match="fits no run of this mt") as error:
+    with pytest.raises(UserError, match="does not fit this version of mt") as error:
         restore(packed | change, 1, stepped)
     assert "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""What a learner is made of."""
+"""Creating a learner."""
 
 import torch
 
