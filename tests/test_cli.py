@@ -123,6 +123,8 @@ def test_exit_code_of_the_command_is_ours(calls, monkeypatch):
         (["train", "optim.lrr=1"], ["optim.lrr=1"]),
         (["train", "--config-dir=x"], ["--config-dir=x"]),
         (["train", "--cfg", "hydra"], ["--cfg job"]),
+        (["train", "--multirun=3"], ["no option --multirun=3"]),
+        (["train", "--help=x"], ["no option --help=x"]),
         (["train", "--cfg"], ["--cfg job"]),
         (["train", "--cfg", "job", "-m", "seed=1,2"], ["leave out -m"]),
         (["translate", "-m", "checkpoint=x"], ["-m"]),

@@ -268,6 +268,11 @@ def test_run_names_tell_commands_apart_and_nothing_else(tmp_path, monkeypatch):
     assert all(re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name) for name in names)
 
 
+def test_long_run_names_that_differ_only_at_their_ends_are_different_runs():
+    one, other = (run_name(f"run.name={'x' * 110}{end}") for end in "ab")
+    assert one != other and len(one) == len(other) == 100
+
+
 @pytest.mark.parametrize("name", ["a/b", "..", "a..b", ".hidden", "a\nb", "\\"])
 def test_run_name_is_a_folder_of_its_own(name):
     with pytest.raises(UserError, match=r"run\.name"):
