@@ -149,9 +149,9 @@ def locked(lock: Path, patience: float = 30.0, report: Callable[[str], None] = l
             except OSError as error:
                 raise UserError(f"{folder} is on a file system without locks ({error.strerror})") from error
             if time.monotonic() >= end:
-                raise UserError(f"{holder} is writing {folder}: wait until it ends, or use another folder")
+                raise UserError(f"{holder} is writing to {folder}: wait until it ends, or use another folder")
             if not told:
-                report(f"{holder} is writing {folder}: waiting up to {patience:.0f} seconds for it to end")
+                report(f"{holder} is writing to {folder}: waiting up to {patience:.0f} seconds for it to end")
                 told = True
             time.sleep(0.1)
         stream.truncate(0)

@@ -56,7 +56,7 @@ def run_of(checkpoint: Path) -> RunFolder | None:
 
 
 def find_checkpoint(path: str | Path, key: str = "checkpoint", exports: bool = False) -> Path:
-    """The folder of a checkpoint, of a run's average, best or last one, or (with `exports`) of an export."""
+    """The checkpoint at `path`, or the run's average, best or last one; with `exports`, `path` may be an export."""
     folder = Path(path).absolute()
     if not folder.is_dir():
         raise UserError(f"{key}={path}: there is no folder {folder}")
@@ -68,4 +68,4 @@ def find_checkpoint(path: str | Path, key: str = "checkpoint", exports: bool = F
     index = run.read_index()
     if name := next((index[role] for role in ROLES if role in index), None):
         return run.checkpoints / name
-    raise UserError(f"{key}={path}: it contains no checkpoint: give a run folder or a checkpoint")
+    raise UserError(f"{key}={path} contains no checkpoint: give a run folder or a checkpoint")

@@ -257,3 +257,11 @@ def test_examples_are_commands(name, example):
     assert len(lines) == (2 if "-m" in arguments else 1)
     for override in (override for line in lines for override in line):
         assert parse_override(COMMANDS[name], override)
+
+
+def test_a_wrong_setting_is_reported_before_torch_is_imported():
+    program = "import sys; from mt.cli import main; from mt.commands import COMMANDS\n"
+    program += "codes = [main([name, 'no_such.key=1']) for name in COMMANDS]\n"
+    program += "sys.exit(set(codes) != {2} or 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, len(done.stderr.splitlines())) == (0, len(COMMANDS)), done.stderr

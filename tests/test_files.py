@@ -49,7 +49,8 @@ def test_a_second_writer_waits_for_the_end_of_the_first(tmp_path):
         assert done == ["first"]
     thread.join()
     assert said == [
-        f"process {os.getpid()} on {socket.gethostname()} is writing {tmp_path}: waiting up to 20 seconds for it to end"
+        f"process {os.getpid()} on {socket.gethostname()} is writing to {tmp_path}:"
+        " waiting up to 20 seconds for it to end"
     ]
 
 

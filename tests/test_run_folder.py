@@ -33,10 +33,10 @@ def test_a_checkpoint_folder_is_itself_whatever_the_index_says(store, toy_model,
 def test_a_missing_or_empty_folder_is_refused_with_its_key(tmp_path):
     with pytest.raises(UserError, match=r"^checkpoint=.*none: there is no folder"):
         find_checkpoint(tmp_path / "none")
-    with pytest.raises(UserError, match=r"^checkpoint=.*: it contains no checkpoint"):
+    with pytest.raises(UserError, match=r"^checkpoint=.* contains no checkpoint"):
         find_checkpoint(tmp_path)
     (tmp_path / "checkpoints").mkdir()  # of a run that was killed before it saved anything
-    with pytest.raises(UserError, match=r"^train\.init_from=.*: it contains no checkpoint"):
+    with pytest.raises(UserError, match=r"^train\.init_from=.* contains no checkpoint"):
         find_checkpoint(tmp_path, "train.init_from")
 
 

@@ -78,7 +78,7 @@ class Checkpoint:
         weights, parameters = self.load_weights(), dict(model.named_parameters())
         if parameters.keys() != weights.keys():
             odd = sorted(parameters.keys() ^ weights.keys())
-            raise UserError(f"{self.folder}: the weights do not fit the configured model: only one has {odd[0]}")
+            raise UserError(f"{self.folder}: the weights do not fit the model: only one of them has {odd[0]}")
         with torch.no_grad():
             for name, parameter in parameters.items():
                 stored, expected = tuple(weights[name].shape), tuple(parameter.shape)

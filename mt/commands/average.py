@@ -21,10 +21,10 @@ class AverageConfig:
 
 def run(overrides: list[str]) -> int:
     """Average the run's last or best checkpoints; the result becomes the run's average."""
-    from mt.checkpoint.store import CheckpointStore
-
     config: AverageConfig = compose(COMMAND, overrides)
     find_checkpoint(config.checkpoint)  # reports a wrong path
+    from mt.checkpoint.store import CheckpointStore
+
     folder = RunFolder(Path(config.checkpoint).absolute())
     store = CheckpointStore(folder)
     if not store.names():
@@ -33,7 +33,7 @@ def run(overrides: list[str]) -> int:
         names = store.pick(config.count, config.which)
         if len(names) < config.count:
             raise UserError(
-                f"count={config.count}: which={config.which.value} finds only {len(names)} in {store.folder}"
+                f"count={config.count}: {store.folder} has only {len(names)} checkpoints for which={config.which.value}"
             )
         print(store.average(names))
     return 0

@@ -28,7 +28,7 @@ TOLERANCE = {ExportType.float32: (0.02, 0.5), ExportType.int8: (0.5, 1.0)}
 
 @dataclass(frozen=True)
 class ExportConfig:
-    checkpoint: str = key("", "a checkpoint folder, or a run folder for its average or else its best checkpoint")
+    checkpoint: str = key("", "a checkpoint folder, or a run folder (uses its average or else its best checkpoint)")
     type: ExportType = key(ExportType.float32, "number format of the weights; int8 is a quarter of the size")
     output: str | None = key(None, "folder of the export (default: exports/ in the run folder)")
     input: str | None = key(None, "source file for comparing the engines (default: the run's development set)")
@@ -118,7 +118,7 @@ def _compare(checkpoint: "Checkpoint", config: ExportConfig, chosen: "Evaluation
     most, farthest = TOLERANCE[config.type]
     if share * len(lines) > max(1, most * len(lines)) or (len(lines) >= ENOUGH_FOR_BLEU and difference > farthest):
         other_way = "type=float32" if config.type is ExportType.int8 else "a later checkpoint, or input= and reference="
-        limits = f"at most {most:.0%} of greedy translations and {farthest} BLEU may differ"
+        limits = f"at most {most:.0%} of greedy translations may differ, and BLEU by at most {farthest}"
         raise UserError(f"the export is rejected ({text}): {limits}: try {other_way}")
     return text
 

@@ -10,17 +10,17 @@ from mt.runtime.process import say
 
 @dataclass(frozen=True)
 class PrepareConfig:
-    seed: int = key(1, "seed of the sample of a large corpus on which the tokenizer is trained", low=0)
+    seed: int = key(1, "seed for sampling the lines on which the tokenizer is trained, if the corpus is large", low=0)
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
 
 
 def run(overrides: list[str]) -> int:
     """Prepare the corpus, and fetch the test sets, so that a machine without a network can train and score."""
+    config: PrepareConfig = compose(COMMAND, overrides)
     from mt.corpora.locate import locate
     from mt.data.preparation import prepare
 
-    config: PrepareConfig = compose(COMMAND, overrides)
     sources = locate(config.data, say)
     corpus = prepare(sources, config.data, config.tokenizer, config.seed, say)
     for find in sources.find_tests.values():

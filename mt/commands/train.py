@@ -15,7 +15,6 @@ FALLBACK = "experiment=captions"
 def run(overrides: list[str], varied: Set[str] = frozenset()) -> int:
     """Train in as many processes as `train.devices` says; fall back to the captions if Multi30k is unavailable."""
     from mt.runtime.launcher import run_in_processes
-    from mt.training.run import train
 
     config: TrainConfig = compose(COMMAND, overrides, varied)
     arguments = [COMMAND.name, *overrides, f"run.name='{config.run.name}'"]
@@ -23,6 +22,8 @@ def run(overrides: list[str], varied: Set[str] = frozenset()) -> int:
     try:
         code = run_in_processes(arguments, config.train.devices, config.train.device)
         if code is None:
+            from mt.training.run import train
+
             code = train(config)
     except DataUnavailable as error:
         if not _may_fall_back(overrides, config):

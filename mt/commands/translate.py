@@ -88,7 +88,7 @@ def _translate_lines(
     opened = _open("input", input, "rb", sys.stdin.buffer)
     with opened as source, _open("output", output, "wb", sys.stdout.buffer) as target:
         if source.isatty():
-            say(f"one sentence per line, {engine.describe()}; Ctrl-D ends")
+            say(f"{engine.describe()}: type one sentence per line, then Ctrl-D to end")
         damaged = number = cut = 0
         blocks = read_blocks(source, 1 if source.isatty() else READ_LINES)  # a person waits for each answer
         while lines := shared(lambda: next(blocks, [])):

@@ -46,7 +46,7 @@ def validate(config: Any, given: Set[str] = frozenset()) -> None:
             ways = " or ".join(f"{key}={value.value}" for value in allowed)
             raise UserError(f"{name} has no effect with {key}={values[key].value}: leave it out, or set {ways}")
     if values.get("checkpoint") == "":
-        raise UserError("checkpoint= is missing: give a run folder or a checkpoint, checkpoint=outputs/<run>")
+        raise UserError("checkpoint= is missing: give a run folder or a checkpoint, such as checkpoint=outputs/<run>")
     for name, value in values.items():
         if name.rpartition(".")[2] == "devices" and not re.fullmatch("auto|[1-9][0-9]{0,3}", value):
             raise UserError(f"{name}={value} must be auto or a number of processes, at least 1")
@@ -109,5 +109,5 @@ def check_resumable(where: str, before: TrainConfig, now: TrainConfig) -> list[s
     harmless = HARMLESS - {"train.max_updates"} if before.optim.cooldown else HARMLESS
     if refused := changed.keys() - harmless:
         differences = "; ".join(changed[name] for name in sorted(refused))
-        raise UserError(f"{where} has other settings ({differences}): choose another run.name, or remove it")
+        raise UserError(f"{where} has other settings ({differences}): choose another run.name, or remove the folder")
     return [line for name, line in changed.items() if not name.startswith("run.")]

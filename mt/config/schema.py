@@ -66,8 +66,8 @@ class DataConfig:
     dev: list[str] = key([], "data=files: development files; by default, a part of data.train is held out")
     test: Any = key({}, "data=files: test files: one list, or {name: list, ...}")
     invalid_utf8: InvalidText = key(InvalidText.error, "if a training line is not UTF-8: stop, or skip the pair")
-    max_characters: int = key(4000, "drop training pairs with more characters than this on a side", low=1)
-    max_tokens: int = key(256, "drop training pairs with more tokens than this on a side", low=1)
+    max_characters: int = key(4000, "drop training pairs with more characters than this on either side", low=1)
+    max_tokens: int = key(256, "drop training pairs with more tokens than this on either side", low=1)
     max_ratio: float = key(9.0, "drop training pairs whose token counts differ by more than this factor", low=1)
 
     @property
@@ -110,7 +110,7 @@ class ModelConfig:
     max_positions: int = key(1024, "learned positions: length of the table", low=2)
     activation: Activation = key(Activation.relu, "activation of the feed-forward layers")
     tie: Tie = key(Tie.all, "share matrices: all (both embeddings, output), output (target embedding, output), none")
-    init: Init = key(Init.xavier, "initialization; depth_scaled divides each branch's last matrix by sqrt(branches)")
+    init: Init = key(Init.xavier, "initialization; depth_scaled divides each sublayer's last matrix by sqrt(sublayers)")
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class TrainingConfig:
     validate_every: int = key(0, "updates between validations; 0 validates after each epoch", low=0)
     validate_beam: int = key(1, "beam size for validation BLEU; 1 is greedy search", low=1)
     validate_sentences: int = key(0, "decode only the first N development sentences; 0 is all", low=0)
-    save_every: int = key(0, "also save a checkpoint every this many updates; 0 saves only after validations", low=0)
+    save_every: int = key(0, "updates between additional checkpoints; 0 saves only after validations", low=0)
     log_every: int = key(50, "updates between log lines", low=1)
     patience: int = key(0, "stop after this many validations in a row without a better BLEU; 0 is off", low=0)
     average: int = key(5, "average the weights of this many checkpoints for the final scores; 1 is off", low=1)
@@ -151,7 +151,7 @@ class TrainingConfig:
     )
     compile: bool = key(False, "use torch.compile, which takes minutes but speeds up long runs on a GPU")
     device: Device = key(Device.auto, "auto picks a GPU if there is one")
-    devices: str = key("1", "number of processes here, each with its own GPU if there are any; auto: one per GPU")
+    devices: str = key("1", "number of processes on this machine, each with its own GPU, if any; auto: one per GPU")
     threads: int = key(0, "CPU threads of each process; 0 divides all cores among the processes", low=0)
     init_from: str | None = key(None, "start from the weights, tokenizers and model settings of this run or checkpoint")
 
@@ -171,9 +171,9 @@ class DecodeConfig:
 class DecodingConfig:
     """The keys of all commands that decode with a checkpoint."""
 
-    checkpoint: str = key("", "a checkpoint folder, or a run folder for its average or else its best checkpoint")
+    checkpoint: str = key("", "a checkpoint folder, or a run folder (uses its average or else its best checkpoint)")
     device: Device = key(Device.auto, "auto picks a GPU if there is one")
-    devices: str = key("1", "number of processes here, each with its own GPU if there are any; auto: one per GPU")
+    devices: str = key("1", "number of processes on this machine, each with its own GPU, if any; auto: one per GPU")
     precision: Precision = key(Precision.fp32, "number format of matrix multiplications")
     threads: int = key(0, "CPU threads of each process; 0 divides all cores among the processes", low=0)
     decode: DecodeConfig = field(default_factory=DecodeConfig)

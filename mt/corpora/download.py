@@ -78,7 +78,7 @@ def fetch(
     if sha256 is not None and (found := sha256_of(part)) != sha256:
         part.unlink()
         way_out = f"run again, or put the right file at {path.absolute()}"
-        raise DataUnavailable(f"{url} gave another file (SHA-256 {found}, not {sha256}): {way_out}")
+        raise DataUnavailable(f"{url} returned a different file (SHA-256 {found}, not {sha256}): {way_out}")
     os.replace(part, path)
 
 

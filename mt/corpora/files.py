@@ -49,7 +49,7 @@ def _parts(config: DataConfig, key: str, entries: object) -> list[Bitext]:
     waiting: Path | None = None
     for path in (Path(entry).absolute() for entry in entries):
         if path.name.startswith("._"):
-            raise UserError(f"{key}: {path} holds file attributes of macOS, not text: leave it out")
+            raise UserError(f"{key}: {path} holds macOS file attributes, not text: leave it out")
         if not path.is_file():
             raise UserError(f"{key}: {path}: no such file")
         both_sides = uncompressed_suffix(path) in PAIR_FORMATS
@@ -59,5 +59,5 @@ def _parts(config: DataConfig, key: str, entries: object) -> list[Bitext]:
             parts.append(Bitext(waiting or path, path if waiting else None, config.languages))
         waiting = None if waiting or both_sides else path
     if waiting:
-        raise UserError(f"{key}: {waiting} has no file of translations after it: give source,target,source,target")
+        raise UserError(f"{key}: {waiting} is not followed by its translations: list source,target,source,target")
     return parts

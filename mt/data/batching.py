@@ -83,7 +83,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Update:
-    """One process's share of an optimizer step, in batches. Without sentences, it has one batch that counts nothing."""
+    """One process's share of an optimizer step, in batches. An empty share has one batch whose tokens do not count."""
 
     batches: list[Batch]
     target_tokens: int  # of all processes, including EOS

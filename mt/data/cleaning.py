@@ -60,7 +60,7 @@ class CleaningReport:
         if self.kept <= held_out:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.most_common())
             way_out = "correct the files, or raise data.max_characters, data.max_tokens and data.max_ratio"
-            raise UserError(f"of {self.read:,} training pairs none is left ({reasons or 'too few'}): {way_out}")
+            raise UserError(f"none of the {self.read:,} training pairs is left ({reasons or 'too few'}): {way_out}")
 
     def lines(self) -> list[str]:
         """The report for the log: totals, then each reason with its examples, then the notes."""
@@ -123,7 +123,7 @@ def fault_in_tokens(source: int, target: int, config: DataConfig) -> str | None:
     if max(source, target) > config.max_tokens:
         return f"more than {config.max_tokens} tokens on one side"
     if max(source, target) > config.max_ratio * min(source, target):
-        return f"one side more than {config.max_ratio:g} times as many tokens as the other"
+        return f"one side has more than {config.max_ratio:g} times as many tokens as the other"
     return None
 
 

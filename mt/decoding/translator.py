@@ -66,7 +66,7 @@ class Translator:
     def translate_ids(
         self, sources: Sequence[NDArray[np.integer]], stop: StopRequest | None = None
     ) -> list[list[Translation]]:
-        """`translate_nbest` for encoded lines. Raises Interrupted, in all processes, if `stop` is wanted in any."""
+        """`translate_nbest` for encoded lines. Raises Interrupted in all processes if any of them was asked to stop."""
         limit = self.model.longest_input()
         found: list[list[Translation]] = [[Translation("", 0.0, 0.0, (EOS,), False)] for _ in sources]
         was_training = self.model.training

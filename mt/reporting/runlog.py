@@ -124,7 +124,7 @@ class RunLog(AbstractContextManager["RunLog"]):
             self._writer.flush()  # a kill must leave no gap before the checkpoint that the run resumes from
         except Exception as error:  # no error of TensorBoard may end a training
             self._tensorboard_wanted = False
-            self.warning(f"TensorBoard is off from here on ({first_line(error)}); metrics.jsonl has the same metrics")
+            self.warning(f"TensorBoard is off from now on ({first_line(error)}); metrics.jsonl has the same metrics")
 
 
 def _progress_bar(done: float, shown: bool) -> Any:
@@ -164,7 +164,7 @@ def _cut_back(run: RunFolder, position: Mapping[str, int]) -> None:
     numbers = _numbers(run)
     foreign = [name for name, path in numbers if path.stat().st_size] if not run.config.exists() else []
     if foreign and not position:
-        raise UserError(f"{run.path} holds {', '.join(foreign)}, not written by mt: choose another run.name")
+        raise UserError(f"{run.path} has files that mt did not write ({', '.join(foreign)}): choose another run.name")
     for name, path in numbers:
         if name not in position:
             path.unlink()

@@ -105,7 +105,7 @@ def explain_out_of_memory(setting: str, value: int) -> Iterator[None]:
         # GPU errors have their own class; the CPU allocator raises a plain RuntimeError
         if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "can't allocate memory" not in str(error):
             raise
-        raise UserError(f"out of memory with {setting}={value}: lower it (it limits memory only)") from error
+        raise UserError(f"out of memory with {setting}={value}: lower it (it affects only memory)") from error
 
 
 def peak_memory(device: torch.device) -> float:

@@ -24,7 +24,7 @@ def say(line: str) -> None:
 
 
 def end_with_parent() -> None:
-    """On Linux, have the kernel send SIGTERM to this process when its parent ends, so that it never outlives it."""
+    """On Linux, have the kernel send SIGTERM to this process when its parent ends, so that it is not left behind."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))

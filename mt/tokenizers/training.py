@@ -107,7 +107,7 @@ def _train(lines: list[str], side: str, config: TokenizerConfig, log: Log) -> Se
     except RuntimeError as error:
         if sizes := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
             others = ", 256 bytes (tokenizer.byte_fallback)" if config.byte_fallback else ""
-            least = f"{sizes[1]}: 4 special ids{others}, symbols, characters (tokenizer.character_coverage)"
+            least = f"{sizes[1]}, for 4 special ids{others}, symbols and characters (tokenizer.character_coverage)"
             given = f"tokenizer.vocab_size={config.vocab_size} is too small for the {side} text"
             raise UserError(f"{given}: it must be at least {least}") from None
         reason = " ".join(str(error).rsplit("]", 1)[-1].split()) or "no usable text"

@@ -104,5 +104,5 @@ def _vocabulary(counts: Counter[str], side: str, config: TokenizerConfig, log: C
     if len(words) == len(SPECIALS):
         raise UserError(f"no {side} word occurs {config.min_frequency} times: lower tokenizer.min_frequency")
     known = sum(counts[word] for word in words[len(SPECIALS) :]) / counts.total()
-    log(f"tokenizer: the {side} vocabulary has {len(words)} words, {known:.2%} of the text")
+    log(f"tokenizer: the {side} vocabulary has {len(words)} words, which cover {known:.2%} of the text")
     return words

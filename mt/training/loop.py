@@ -103,7 +103,7 @@ def _report_skipped(
     state: TrainerState, update: Update, step: StepMetrics, corpus: PreparedCorpus, run: RunFolder, log: RunLog
 ) -> None:
     """Report a skipped update; after GIVE_UP_AFTER in a row, raise UserError with the lines of the last one."""
-    log.warning(f"update {state.update} skipped: its gradient is not finite ({state.skipped} so far)")
+    log.warning(f"update {state.update} skipped: its gradient is not finite ({state.skipped} in total)")
     if state.skipped_in_a_row < GIVE_UP_AFTER:
         return
     shares = [(batch, loss) for batch, loss in zip(update.batches, step.losses, strict=True) if batch.target_tokens]
@@ -113,7 +113,7 @@ def _report_skipped(
     if distributed.rank() == 0:
         run.not_finite.write_text("".join(line + "\n" for line in lines), encoding="utf-8", errors="surrogateescape")
     raise UserError(
-        f"{GIVE_UP_AFTER} updates in a row had non-finite gradients, the last with {'; '.join(lines[:_SHOWN_LINES])}"
-        f" (all its lines are in {run.not_finite}): correct or remove faulty lines, else lower optim.factor or"
+        f"{GIVE_UP_AFTER} updates in a row had non-finite gradients, the last one on {'; '.join(lines[:_SHOWN_LINES])}"
+        f" (all its lines: {run.not_finite}): correct or remove faulty lines; if there are none, lower optim.factor or"
         f" optim.peak_lr, or raise optim.warmup_steps; earlier checkpoints are in {run.checkpoints}"
     )

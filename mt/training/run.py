@@ -81,7 +81,7 @@ def train(config: TrainConfig) -> int:
                 scored = distributed.broadcast(store.index).get("scored")
                 if state.finished(config.train) and scored == resumed.folder.name:
                     why = "its patience has run out" if state.out_of_patience(config.train) else "its budget is spent"
-                    log.info(f"{run.path} is finished, {why}: nothing to do (mt evaluate scores it again)")
+                    log.info(f"{run.path} is finished, because {why}: nothing to do (mt evaluate scores it again)")
                     return 0
             if distributed.rank() == 0:
                 _write_description(run, config, corpus, sources)

@@ -109,7 +109,7 @@ def load_all(opened):
         ("no tokenizer", "tokenizer.model"),
         ("changed tokenizer", "tokenizer.json is corrupt"),
         ("older format", "format 1, but this mt reads 2: use the mt that wrote it"),
-        ("another model's configuration", "shape|only one has"),
+        ("another model's configuration", "shape|only one of them has"),
     ],
 )
 def test_a_corrupt_checkpoint_is_refused_in_one_line(store, toy_model, toy_tokenizers, what, said):

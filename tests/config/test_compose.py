@@ -140,7 +140,7 @@ def test_a_checkpoint_that_settings_come_from_must_exist(command, key, tmp_path)
     empty.mkdir()
     with pytest.raises(UserError, match=f"^{key}={gone}: there is no folder"):
         compose(COMMANDS[command], [f"{key}={gone}"])
-    with pytest.raises(UserError, match=f"^{key}={empty}: it contains no checkpoint"):
+    with pytest.raises(UserError, match=f"^{key}={empty} contains no checkpoint"):
         compose(COMMANDS[command], [f"{key}={empty}"])
 
 

@@ -146,7 +146,7 @@ def test_what_would_be_another_run_is_refused():
         check_resumable("outputs/x", before, now)
     assert str(caught.value) == (
         "outputs/x has other settings (model.positions: sinusoidal -> learned; optim.schedule: noam ->"
-        " constant; seed: 1 -> 2): choose another run.name, or remove it"
+        " constant; seed: 1 -> 2): choose another run.name, or remove the folder"
     )
 
 

@@ -141,7 +141,7 @@ def test_without_a_length_the_checksum_decides(server: Server, path: Path) -> No
     server.says_length = False
     fetch(server.url, path, SHA256)
     server.cuts = [1000]
-    with pytest.raises(UserError, match="another file"):
+    with pytest.raises(UserError, match="a different file"):
         fetch(server.url, path.with_name("other"), SHA256)
 
 

@@ -144,8 +144,8 @@ def test_decomposed_references_are_counted() -> None:
         (3, 0, "no tokens on one side"),
         (101, 50, "more than 100 tokens on one side"),
         (50, 101, "more than 100 tokens on one side"),
-        (28, 3, "one side more than 9 times as many tokens as the other"),
-        (3, 28, "one side more than 9 times as many tokens as the other"),
+        (28, 3, "one side has more than 9 times as many tokens as the other"),
+        (3, 28, "one side has more than 9 times as many tokens as the other"),
         (27, 3, None),
     ],
 )

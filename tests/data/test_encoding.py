@@ -20,7 +20,7 @@ def test_a_block_keeps_the_order_and_says_what_was_dropped(toy_tokenizers):
     block = Encoder(toy_tokenizers, DataConfig(max_tokens=200), frozenset({("the cat", "das Katze")})).encode(pairs)
     assert block.kept.tolist() == [True, True, False, False, False, True]
     assert block.dropped == [
-        ("one side more than 9 times as many tokens as the other", *pairs[2]),
+        ("one side has more than 9 times as many tokens as the other", *pairs[2]),
         ("the same as a pair held out for development", *pairs[3]),
         ("no tokens on one side", *pairs[4]),
     ]

@@ -118,7 +118,7 @@ def test_cleaning_drops_training_pairs_as_pairs_with_their_reasons_and_no_develo
     assert prepared.cleaning["dropped"] == {
         "empty target": 1,
         "more than 100 tokens on one side": 1,
-        "one side more than 9 times as many tokens as the other": 1,
+        "one side has more than 9 times as many tokens as the other": 1,
     }
     assert any("1 pair dropped: empty target" in line for line in lines)
     assert len(prepared.dev.sources) == 22

@@ -102,7 +102,7 @@ STOPS = {  # {name: keys of an entry in process_driver.py}
 
 @pytest.fixture(scope="module")
 def table(config):
-    """The configs of CASES x LIMITS x {1, 2, 3, 4 processes}; fewer in bf16, which is slow if emulated."""
+    """The configs of CASES x LIMITS x {1, 2, 3, 4 processes}; fewer with Adam and in bf16 (slow if emulated)."""
     return {
         (case, limit, count): replace(
             named(config, f"{case}-{limit}-{count}", max_updates=updates, batch_tokens=cells, precision=precision),
@@ -111,7 +111,7 @@ def table(config):
         for case, (optim, precision, updates, _) in CASES.items()
         for limit, cells in LIMITS.items()
         for count in (1, 2, 3, 4)
-        if precision is Precision.fp32 or (limit != "half" and count != 3)
+        if case == "sgd" or (limit != "half" and (count != 3 or precision is Precision.fp32))
     }
 
 
@@ -200,7 +200,7 @@ def test_a_process_without_a_sentence_joins_in(config, trained):
 
 def test_a_gradient_that_is_no_number_on_one_process_is_skipped_on_all(trained):
     log = (folder(trained["broken"]) / "train.log").read_text()
-    assert log.count("update 3 skipped: its gradient is not finite (1 so far)") == log.count("skipped") == 1
+    assert log.count("update 3 skipped: its gradient is not finite (1 in total)") == log.count("skipped") == 1
     lines = records(folder(trained["broken"]), "train")
     assert [line["update"] for line in lines if line["loss"] is None] == [3]
     assert lines[2]["target_tokens"] == lines[1]["target_tokens"] < lines[3]["target_tokens"]
@@ -291,7 +291,7 @@ def mt(*arguments, env=ENVIRONMENT, **options):
 
 
 def test_a_killed_launcher_leaves_nobody_two_jobs_do_not_meet_and_nothing_else_is_written(config, tmp_path):
-    common = [*overrides(config), "model.dropout=0.2", "train.devices=2", "train.max_updates=150", "train.save_every=7"]
+    common = [*overrides(config), "model.dropout=0.2", "train.devices=2", "train.max_updates=100", "train.save_every=7"]
     elsewhere = {name: tmp_path / name for name in ("HOME", "TMPDIR", "cwd")}
     for path in elsewhere.values():
         path.mkdir()

@@ -437,7 +437,7 @@ def test_a_folder_with_numbers_of_something_else_is_left_alone(config):
     folder = Path(config.run.root) / config.run.name
     folder.mkdir(parents=True)
     (folder / "metrics.jsonl").write_text("{}\n")
-    with pytest.raises(UserError, match=r"holds metrics\.jsonl, not written by mt"):
+    with pytest.raises(UserError, match=r"has files that mt did not write \(metrics\.jsonl\)"):
         train(config)
     assert (folder / "metrics.jsonl").read_text() == "{}\n"
 
