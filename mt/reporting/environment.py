@@ -1,6 +1,5 @@
 """Describes the machine and its software, to explain results later."""
 
-import importlib.metadata
 import os
 import platform
 import subprocess
@@ -22,9 +21,11 @@ def describe_environment() -> str:
 
 def package_version(package: str) -> str:
     """The version of an installed package, or "unknown"."""
+    from importlib import metadata  # slow
+
     try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return "unknown"
 
 
