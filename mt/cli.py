@@ -92,12 +92,7 @@ def _flags(command: Command, arguments: list[str]) -> tuple[list[str], set[str]]
 
 def overview() -> str:
     """The text of `mt --help`."""
-    lines = [
-        "mt trains encoder-decoder translation models on parallel text.",
-        "",
-        "usage: mt COMMAND [KEY=VALUE ...]",
-        "",
-    ]
+    lines = ["mt trains encoder-decoder translation models.", "", "usage: mt COMMAND [KEY=VALUE ...]", ""]
     lines += ["commands:", *(f"  {command.name:<11}{command.help}" for command in COMMANDS.values()), ""]
     lines += ["first steps:", *_examples((COMMANDS["train"].examples[0], COMMANDS["translate"].examples[0])), ""]
     lines += ["`mt COMMAND --help` shows examples and every key; `mt --version` shows the version."]
