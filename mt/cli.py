@@ -101,9 +101,8 @@ def overview() -> str:
 
 def help_text(command: Command) -> str:
     """The text of `mt COMMAND --help`: examples, groups and every key."""
-    several = " [-m]" if command.sweep else ""
     lines = [f"mt {command.name}: {command.help}", ""]
-    lines += [f"usage: mt {command.name} [KEY=VALUE ...] [--cfg job]{several}", ""]
+    lines += [f"usage: mt {command.name} [KEY=VALUE ...] [--cfg job]{' [-m]' if command.sweep else ''}", ""]
     lines += ["examples:", *_examples(command.examples), ""]
     if command.groups:
         lines += ["groups (each option sets several keys at once):"]

@@ -62,14 +62,17 @@ def atomic_folder(path: Path, resume: bool = False) -> Iterator[Path]:
     try:
         temporary.mkdir(parents=True, exist_ok=resume)
         yield temporary
-        if not (resume and path.exists()):
-            for each in (*temporary.iterdir(), temporary):
-                _sync(each)
-            if path.exists():
-                path.rename(replaced)
+        for each in (*temporary.iterdir(), temporary):
+            _sync(each)
+        if path.exists() and not resume:
+            path.rename(replaced)
+        try:
             temporary.rename(path)
-            _sync(path.parent)
-            shutil.rmtree(replaced, ignore_errors=True)
+        except OSError:  # renaming never replaces a folder that has files
+            if not (resume and path.exists()):
+                raise
+        _sync(path.parent)
+        shutil.rmtree(replaced, ignore_errors=True)
     except BaseException as error:
         unfinished = isinstance(error, Unfinished) or not isinstance(error, Exception)
         if not (resume and unfinished):

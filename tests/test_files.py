@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+import mt.files
 from mt.errors import Corrupt, UserError
 from mt.files import Unfinished, atomic_folder, atomic_write, locked, restore_replaced, sha256_of, verify_hash
 
@@ -216,6 +217,21 @@ def test_a_folder_that_appeared_meanwhile_stays_with_resume_and_is_replaced_with
         (path / "theirs").write_text("")
     assert names(tmp_path) == ["a"]
     assert names(path) == (["theirs"] if resume else ["mine"])
+
+
+def test_a_folder_that_appears_at_the_last_moment_stays_with_resume(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    real = mt.files._sync
+
+    def appear(each):
+        real(each)
+        if not path.exists():  # as if another process had finished first
+            path.mkdir()
+            (path / "theirs").write_text("")
+
+    monkeypatch.setattr(mt.files, "_sync", appear)
+    make(path, "mine", resume=True)
+    assert names(tmp_path) == ["a"] and names(path) == ["theirs"]
 
 
 @pytest.mark.parametrize("moment", [1, 2])

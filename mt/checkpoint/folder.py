@@ -26,7 +26,6 @@ from mt.files import atomic_folder, sha256_of, verify_hash
 from mt.model.transformer import Transformer
 from mt.run_folder import CONFIG, META, STATE, WEIGHTS
 from mt.tokenizers.pair import Tokenizers
-from mt.tokenizers.special_ids import BOS, EOS, PAD
 
 FORMAT = 2  # 1 had biases of keys and values, and was never released
 _META_KINDS = {"update": int, "source_size": int, "target_size": int, "hashes": dict}
@@ -143,13 +142,12 @@ def write_checkpoint(
                 "format": FORMAT,
                 "source_size": tokenizers.source.size,
                 "target_size": tokenizers.target.size,
-                "special_ids": {"pad": PAD, "bos": BOS, "eos": EOS},
                 **meta,
                 "hashes": {file.name: sha256_of(file) for file in sorted(unfinished.iterdir())},
             }
             (unfinished / META).write_text(json.dumps(full_meta, indent=1), encoding="utf-8")
     except (OSError, SafetensorError, RuntimeError) as error:  # each writer raises a different one for a full disk
-        full = shutil.disk_usage(folder.parent).free < 2**20  # torch's message does not always say so
+        full = shutil.disk_usage(next(p for p in folder.parents if p.exists())).free < 2**20  # torch may not say so
         if type(error) is RuntimeError and "writ" not in str(error) and not full:
             raise
         reason = "No space left on device" if full else first_line(error)

@@ -33,7 +33,7 @@ def run(overrides: list[str]) -> int:
         names = store.pick(config.count, config.which)
         if len(names) < config.count:
             raise UserError(
-                f"count={config.count}: {store.folder} has only {len(names)} checkpoints for which={config.which.value}"
+                f"count={config.count}: only {len(names)} {config.which.value} checkpoints in {store.folder}"
             )
         print(store.average(names))
     return 0

@@ -98,8 +98,7 @@ def _from_hydra(command: Command, experiment: str, groups: tuple[tuple[str, str]
             config.merge_with(values if everywhere else {group: values})
         composed = OmegaConf.to_object(config)
     except (HydraException, OmegaConfBaseException) as error:
-        where = getattr(error, "full_key", None) or "a value"
-        raise UserError(f"{folder}: {where}: {first_line(error)}") from error
+        raise UserError(f"{folder}: {getattr(error, 'full_key', None) or 'a value'}: {first_line(error)}") from error
     return command.config(**{item.name: getattr(composed, item.name) for item in fields(command.config)})
 
 

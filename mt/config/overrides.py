@@ -144,8 +144,7 @@ def _split(command: Command, override: str) -> tuple[str, str]:
     names = [*command.groups, *command.keys]
     key, equals, text = override.partition("=")
     if override.startswith(("+", "~")):
-        plain = key.lstrip("+~")
-        raise UserError(f"{override}: keys cannot be added or removed: write {plain}=VALUE, or leave it out")
+        raise UserError(f"{override}: keys cannot be added or removed: write {key.lstrip('+~')}=VALUE, or leave it out")
     if not equals:
         hint = f": write {override}=VALUE" if override in names else nearest(override, names)
         raise UserError(f"{override!r} is not of the form key=value{hint}")

@@ -31,7 +31,7 @@ FORMAT = 5  # 4 kept duplicates of held-out pairs
 CLEANED, TOKENIZED, ALL_ORIGINS = "cleaned.json", "tokenized", "all_origins.npy"
 HASHES = "hashes.json"  # in data.prepared_dir
 LARGE_FILE = 2**24  # bytes
-HELD_OUT = 1000  # training pairs held out if there are no development files; at most a twentieth
+HELD_OUT_PAIRS = 1000  # training pairs held out if there are no development files; at most a twentieth
 
 
 def prepare(
@@ -54,6 +54,8 @@ def prepare(
         for line in json.loads((folder / META).read_text(encoding="utf-8"))["log"]:
             log(line)
         return PreparedCorpus.load(folder)
+    if folder.exists():
+        raise UserError(f"{folder} is incomplete (it has no {META}): remove the folder")
     log(f"preparing the corpus into {folder}")
     with explain_os_errors(f"cannot write {folder}"), atomic_folder(folder, resume=True) as unfinished:
         _Preparation(sources, data, unfinished, log).run(tokenizer, seed, tokenizers_from)
@@ -123,7 +125,7 @@ class _Preparation:
             path.unlink(missing_ok=True)
         parts = [part.name for part in self.sources.train]
         meta = {"format": FORMAT, "cleaning": report.as_dict(), "log": remarks, "parts": parts}
-        (self.folder / META).write_text(json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8")
+        (self.folder / META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
     def _texts(self, split: str) -> list[Path]:
         return [self.folder / TEXT.format(split=split, side=side) for side in SIDES]
@@ -151,7 +153,7 @@ class _Preparation:
         total = count_pairs(sources.train, skip)
         if not sources.hold_out_dev and not count_pairs(sources.dev):
             raise UserError("the development set is empty: correct data.dev, or omit it to hold out pairs")
-        every = max(20, -(-total // HELD_OUT))  # spread evenly, because corpora are often ordered by origin
+        every = max(20, -(-total // HELD_OUT_PAIRS))  # spread evenly, because corpora are often ordered by origin
         held_out, origins, numbers = 0, array("q"), {part: number for number, part in enumerate(sources.train)}
         with ExitStack() as stack:
 

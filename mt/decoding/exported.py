@@ -50,8 +50,8 @@ class ExportedTranslator:
             raise UserError(f"{folder} is not an export of this mt: make it again with mt export")
         for name, expected in meta["hashes"].items():
             verify_hash(folder / name, expected)
-        import ctranslate2
-
+        with explain_os_errors(f"{folder} needs CTranslate2 (pip install ctranslate2)", others=(ImportError,)):
+            import ctranslate2
         workers = threads or usable_cores()
         with explain_os_errors(f"{folder} cannot be read", Corrupt, (RuntimeError, ValueError)):
             # For short sentences, one worker per core is faster than one worker with several cores

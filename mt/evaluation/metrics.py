@@ -163,8 +163,7 @@ def _interval(hypotheses: Sequence[str], references: Sequence[str], language: st
         sys_len, ref_len, correct, total = drawn[0], drawn[1], drawn[2:6], drawn[6:]
         resampled.append(metric.compute_bleu(correct, total, sys_len, ref_len, smooth_method="exp").score)
     resampled.sort()
-    cut = _RESAMPLES // 40
-    return resampled[cut], resampled[-1 - cut]
+    return resampled[_RESAMPLES // 40], resampled[-1 - _RESAMPLES // 40]
 
 
 @lru_cache(maxsize=2)

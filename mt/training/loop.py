@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from mt.config.schema import TrainConfig, TrainingConfig
 from mt.data.batching import Epoch, Update
@@ -12,7 +13,7 @@ from mt.errors import UserError
 from mt.reporting.runlog import RunLog
 from mt.run_folder import RunFolder
 from mt.runtime import distributed
-from mt.runtime.device import peak_memory
+from mt.runtime.device import explain_out_of_memory, peak_memory
 from mt.runtime.stop import Interrupted, StopRequest
 from mt.training.metrics import TrainingMetrics, in_words
 from mt.training.schedule import learning_rate
@@ -21,7 +22,6 @@ from mt.training.step import Learner, StepMetrics, train_step, try_batch
 from mt.training.validation import Validator
 
 GIVE_UP_AFTER = 10  # consecutive updates with non-finite gradients
-_SHOWN_LINES = 3
 
 
 def run_updates(
@@ -36,9 +36,10 @@ def run_updates(
 ) -> None:
     """Train until the budget is spent or patience runs out, then validate; or until a signal arrives."""
     train, rank, world_size = config.train, distributed.rank(), distributed.world_size()
+    explain_memory = partial(explain_out_of_memory, "train.batch_tokens", train.batch_tokens)
 
     def validate_and_save() -> None:
-        with suppress(Interrupted):  # a validation that a signal stops is repeated when the run is resumed
+        with suppress(Interrupted), explain_memory():  # a resumed run repeats a validation that a signal stopped
             validator.validate(state, log, stop)
             save()
         state.seconds = stop.agree(state.seconds)
@@ -52,12 +53,14 @@ def run_updates(
         if epoch is None:
             break
         if not tried:
-            try_batch(learner, epoch.largest(train.batch_tokens, rank, world_size), config.optim.label_smoothing)
+            with explain_memory():
+                try_batch(learner, epoch.largest(train.batch_tokens, rank, world_size), config.optim.label_smoothing)
             tried = True
         began = time.monotonic()
         for update in epoch.updates(state.update_in_epoch, train.batch_tokens, rank, world_size):
             lr = learning_rate(state.update + 1, config.optim, config.model.d_model, train.max_updates)
-            step = train_step(learner, update, lr, config.optim)
+            with explain_memory():
+                step = train_step(learner, update, lr, config.optim)
             state.advance(step, update.target_tokens, len(epoch), time.monotonic() - began)
             if not step.finite:
                 _report_skipped(state, update, step, corpus, RunFolder(config.run.folder), log)
@@ -113,7 +116,7 @@ def _report_skipped(
     if distributed.rank() == 0:
         run.not_finite.write_text("".join(line + "\n" for line in lines), encoding="utf-8", errors="surrogateescape")
     raise UserError(
-        f"{GIVE_UP_AFTER} updates in a row had non-finite gradients, the last one on {'; '.join(lines[:_SHOWN_LINES])}"
+        f"{GIVE_UP_AFTER} updates in a row had non-finite gradients, the last one on {'; '.join(lines[:3])}"
         f" (all its lines: {run.not_finite}): correct or remove faulty lines; if there are none, lower optim.factor or"
         f" optim.peak_lr, or raise optim.warmup_steps; earlier checkpoints are in {run.checkpoints}"
     )

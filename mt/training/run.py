@@ -25,7 +25,7 @@ from mt.reporting.environment import describe_environment
 from mt.reporting.runlog import RunLog
 from mt.run_folder import RunFolder, checkpoint_name, find_checkpoint
 from mt.runtime import distributed
-from mt.runtime.device import explain_out_of_memory, start_runtime
+from mt.runtime.device import start_runtime
 from mt.runtime.process import say
 from mt.runtime.stop import StopRequest
 from mt.training.loop import run_updates
@@ -65,6 +65,7 @@ def train(config: TrainConfig) -> int:
             if init_from and not resumed:
                 found = distributed.broadcast(lambda: find_checkpoint(init_from, "train.init_from"))
                 start_from = Checkpoint.open(found)
+                start_from.load_tokenizers()  # verifies the files that are copied below
                 log.info(f"starting from the weights and tokenizers of {found}")
             tokenizers_from = start_from.folder if start_from and init_from else None
             corpus = distributed.rank_0_first(
@@ -133,7 +134,8 @@ def _restore(
 def _write_description(run: RunFolder, config: TrainConfig, corpus: PreparedCorpus, sources: Sources) -> None:
     """Write the configuration, the cleaning report and the held-out pairs of the run."""
     atomic_write(run.config, to_yaml(config))
-    atomic_write(run.cleaning, json.dumps(corpus.cleaning, indent=1, ensure_ascii=False) + "\n")
+    report = json.dumps(corpus.cleaning, indent=1, ensure_ascii=False) + "\n"
+    atomic_write(run.cleaning, report.encode("utf-8", "backslashreplace").decode())  # file names may be invalid UTF-8
     if sources.hold_out_dev:
         for path, lines in zip(run.held_out, (corpus.dev.sources, corpus.dev.references), strict=True):
             atomic_write(path, "".join(line + "\n" for line in lines))
@@ -160,8 +162,7 @@ def _update(
     with StopRequest() as stop:
         save_now = partial(save, store, config, corpus, learner, state, log, stop)
         try:
-            with explain_out_of_memory("train.batch_tokens", train.batch_tokens):
-                run_updates(config, corpus, learner, state, validator, save_now, log, stop)
+            run_updates(config, corpus, learner, state, validator, save_now, log, stop)
             if distributed.broadcast(store.index).get("last") != checkpoint_name(state.update):
                 save_now()
             stop.agree()

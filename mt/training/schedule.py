@@ -54,5 +54,4 @@ def make_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimiz
     if config.name is Optimizer.sgd:
         return torch.optim.SGD(parameters, lr, config.momentum, weight_decay=config.weight_decay)
     kind = torch.optim.Adam if config.name is Optimizer.adam else torch.optim.AdamW
-    betas = config.beta1, config.beta2
-    return kind(parameters, lr, betas, config.eps, weight_decay=config.weight_decay, fused=True)
+    return kind(parameters, lr, (config.beta1, config.beta2), config.eps, weight_decay=config.weight_decay, fused=True)

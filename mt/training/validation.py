@@ -1,7 +1,6 @@
 """Validation during training: loss, perplexity, and BLEU of decoded translations."""
 
 from dataclasses import dataclass
-from itertools import islice
 
 import torch
 
@@ -41,8 +40,7 @@ class Validator:
         better = state.record(score, nll)
         values = {"loss": loss, "nll": nll, "perplexity": perplexity(nll), f"bleu_{kind}": score}
         log.scalars(state.update, values, "validation")
-        samples = zip(self.dev.sources, translations, references, strict=False)
-        for number, sample in enumerate(islice(samples, SAMPLES)):
+        for number, *sample in zip(range(SAMPLES), self.dev.sources, translations, references, strict=False):
             log.text(state.update, f"sample_{number}", "\n\n".join(sample))
         log.info(
             f"validation at update {state.update}: perplexity {values['perplexity']:.2f}, BLEU {score:.2f}"

@@ -175,6 +175,12 @@ def test_a_corrupt_export_that_is_named_is_refused(exported, files):
     assert "\n" not in str(error.value) and not output.exists()
 
 
+def test_an_export_without_ctranslate2_is_told_how_to_install_it(exported, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(UserError, match=r"needs CTranslate2 \(pip install ctranslate2\)"):
+        translate_with_export(TranslateConfig(checkpoint=str(exported[1]), device=Device.cpu), exported[1])
+
+
 def test_translating_with_an_export_imports_no_torch(exported):
     program = "import sys; from mt.cli import main; sys.exit(main(sys.argv[1:]) or 'torch' in sys.modules)"
     arguments = [sys.executable, "-c", program, "translate", f"checkpoint={exported[1]}", "device=cpu"]

@@ -48,6 +48,14 @@ def test_the_same_files_in_other_roles_make_another(config):
     assert both.folder != run(config)[0].folder
 
 
+def test_a_folder_without_its_description_is_refused_before_the_work(config, monkeypatch):
+    folder = run(config)[0].folder
+    (folder / "meta.json").unlink()
+    monkeypatch.setattr(preparation, "train_tokenizers", None)  # must not be called
+    with pytest.raises(UserError, match=r"is incomplete \(it has no meta\.json\): remove the folder"):
+        run(config)
+
+
 def test_a_failure_leaves_nothing_behind(config, tmp_path, monkeypatch):
     def fail(*arguments, **options):
         raise UserError("no")

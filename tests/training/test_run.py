@@ -20,7 +20,7 @@ from mt.commands.evaluate import EvaluateConfig, evaluate
 from mt.config.schema import Device, Norm, Optimizer, Positions, Precision, Schedule
 from mt.data.corpus import PreparedCorpus
 from mt.decoding.translator import Translator
-from mt.errors import DataUnavailable, UserError
+from mt.errors import Corrupt, DataUnavailable, UserError
 from mt.files import locked
 from mt.run_folder import RunFolder, find_checkpoint
 from mt.runtime.stop import Interrupted
@@ -460,6 +460,26 @@ def test_fine_tuning_begins_from_weights_and_tokenizers(config, tmp_path, monkey
         run(config, **{**settings, "run": {"name": "tuned-again"}})
 
 
+def test_a_corrupt_tokenizer_is_no_beginning(config):
+    first = run(config)
+    path = opened(first).folder / "tokenizer.json"
+    path.write_bytes(path.read_bytes() + b" ")  # still valid JSON
+    with pytest.raises(Corrupt, match=r"tokenizer\.json is corrupt"):
+        run(config, run={"name": "tuned"}, train={"init_from": str(first)})
+
+
+def test_a_file_name_may_be_invalid_utf8(config, tmp_path):
+    odd = [str(tmp_path / f"caf\udce9.{side}") for side in ("en", "de")]
+    for path, source in zip(odd, config.data.train, strict=True):
+        shutil.copy(source, path)
+    with open(odd[0], "a") as english, open(odd[1], "a") as german:  # one dropped pair, so that a report names the file
+        english.write("\n")
+        german.write("x\n")
+    cleaning = json.loads((run(config, data={"train": odd}) / "cleaning.json").read_text(encoding="utf-8"))
+    (example,) = cleaning["examples"]["empty source"]
+    assert "caf\udce9.en" in example["where"]
+
+
 def test_weights_of_another_size_are_no_beginning(config):
     first = run(config)
     with pytest.raises(UserError, match=r"shape|on one side only"):
@@ -482,6 +502,15 @@ def test_the_largest_batch_is_tried_first_and_leaves_no_trace(config, monkeypatc
     monkeypatch.undo()
     tried = run(config, **settings)
     assert largest_difference(weights(tried), weights(untried)) == 0
+
+
+def test_memory_that_runs_out_while_an_epoch_is_planned_is_no_matter_of_the_batch_size(config, monkeypatch):
+    def exhausted(*arguments):
+        raise MemoryError
+
+    monkeypatch.setattr("mt.data.corpus.PreparedCorpus.epoch", exhausted)
+    with pytest.raises(MemoryError):
+        run(config)
 
 
 def test_memory_that_runs_out_is_told_before_the_first_update(config, monkeypatch):
