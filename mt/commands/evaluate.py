@@ -18,7 +18,7 @@ class EvaluateConfig(DecodingConfig):
     input: str | None = key(None, "source file to score on (default: the run's own test sets)")
     reference: str | None = key(None, "file of reference translations of input")
     output: str | None = key(None, "folder for scores and hypotheses (default: the run folder)")
-    all_checkpoints: bool = key(False, "score every checkpoint of the run")
+    all_checkpoints: bool = key(False, "score every checkpoint that training saved (not the average)")
 
 
 def run(overrides: list[str]) -> int:

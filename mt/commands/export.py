@@ -74,9 +74,11 @@ def _check_set(config: ExportConfig, checkpoint: "Checkpoint") -> "EvaluationSet
     if held_out := held_out_set(run_of(checkpoint.folder)):
         return held_out
     try:
-        return EvaluationSet.read(locate(checkpoint.config.data, say, training=False).dev)
+        if parts := locate(checkpoint.config.data, say, training=False).dev:
+            return EvaluationSet.read(parts)
     except UserError as error:
         raise UserError(f"{error}; or give input= and reference= for the check") from error
+    raise UserError("the run has no development set here: give input= and reference= for the check")
 
 
 def _write(checkpoint: "Checkpoint", config: ExportConfig, folder: Path) -> None:

@@ -64,8 +64,7 @@ def sweep(overrides: list[str]) -> int:
 def _may_fall_back(overrides: list[str], config: TrainConfig) -> bool:
     """Whether the user chose no corpus. Worker processes leave the decision to the mt that started them."""
     chosen = {override.partition("=")[0] for override in overrides} & {"experiment", "data", "data.raw_dir"}
-    languages = {config.data.source, config.data.target}
-    multi30k = config.data.corpus is Corpus.multi30k and languages == {"en", "de"}
+    multi30k = config.data.corpus is Corpus.multi30k and {config.data.source, config.data.target} == {"en", "de"}
     return multi30k and not chosen and LAUNCHER not in os.environ
 
 

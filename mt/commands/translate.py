@@ -83,7 +83,7 @@ def _translate_lines(
 ) -> int:
     """Translate the input. `shared(read)` calls `read` on rank 0 and broadcasts its result."""
     input, output = config.input, config.output
-    if input and output and os.path.exists(output) and os.path.samefile(input, output):
+    if input and output and all(map(os.path.exists, (input, output))) and os.path.samefile(input, output):
         raise UserError(f"output={output} is the input: choose another file")
     opened = _open("input", input, "rb", sys.stdin.buffer)
     with opened as source, _open("output", output, "wb", sys.stdout.buffer) as target:

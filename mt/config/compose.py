@@ -78,7 +78,7 @@ def _from_hydra(command: Command, experiment: str, groups: tuple[tuple[str, str]
     from omegaconf.errors import OmegaConfBaseException
 
     # Hydra finds the typed defaults by name
-    for name, kind in {"train": TrainConfig, command.name: command.config}.items():  # mt prepare composes both
+    for name, kind in {"train": TrainConfig, command.name: command.config}.items():  # mt prepare composes mt train's
         node = OmegaConf.structured(kind)
         # Frozen dataclasses are read-only nodes, which Hydra could not merge into
         for each in (node, *(node[section] for section in node if OmegaConf.is_config(node[section]))):
@@ -142,8 +142,7 @@ def _run_name(
     clear = all(not isinstance(value, list | dict | str) or value == _plain(str(value)) for value in values.values())
     if clear and len(plain) <= _LONGEST_NAME:
         return plain
-    digest = hashlib.sha256(exact.encode(errors="surrogateescape")).hexdigest()[:8]
-    return f"{plain[: _LONGEST_NAME - 9]}-{digest}"
+    return f"{plain[: _LONGEST_NAME - 9]}-{hashlib.sha256(exact.encode(errors='surrogateescape')).hexdigest()[:8]}"
 
 
 def _in_words(value: Any) -> str:
@@ -159,4 +158,4 @@ def _in_words(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", ".", text).replace("..", ".").strip(".")
+    return re.sub(r"[^A-Za-z0-9_-]+", ".", text).strip(".")

@@ -79,7 +79,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         if self._bar is None:
             self._bar = _progress_bar(done, self._console)
         self._bar.set_postfix_str(postfix, refresh=False)
-        self._bar.update(round(done) - self._bar.n)
+        self._bar.update(done - self._bar.n)
 
     def end_progress(self) -> None:
         """End the progress bar."""
@@ -133,14 +133,14 @@ def _progress_bar(done: float, shown: bool) -> Any:
         size = os.get_terminal_size(sys.stderr.fileno())
     return tqdm(
         total=100,
-        initial=round(done),
-        bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt}% [{elapsed}<{remaining}{postfix}]",
+        initial=done,
+        bar_format="{l_bar}{bar}| [{elapsed}<{remaining}{postfix}]",
         file=sys.stderr,
         disable=not (shown and sys.stderr.isatty()),
         ncols=80,
         nrows=24,
         dynamic_ncols=min(size) > 0,  # some containers report a size of 0, which would hide the bar
-        miniters=1,  # otherwise tqdm adapts to quick updates, and then shows no slow ones
+        miniters=0,  # otherwise tqdm adapts to quick updates, and then shows no slow ones
     )
 
 

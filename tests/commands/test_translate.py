@@ -68,6 +68,14 @@ def test_an_output_that_is_the_input_is_refused(checkpoint, tmp_path, monkeypatc
     assert (tmp_path / "in").read_bytes() == b"a dog\n"
 
 
+def test_a_missing_input_is_named_by_its_key_even_if_the_output_exists(checkpoint, tmp_path, monkeypatch, capfdbinary):
+    (tmp_path / "out").write_bytes(b"kept\n")
+    config = {"checkpoint": str(checkpoint), "input": str(tmp_path / "no"), "output": str(tmp_path / "out")}
+    with pytest.raises(UserError, match=r"^input=.*/no"):
+        run_command(monkeypatch, capfdbinary, b"", **config)
+    assert (tmp_path / "out").read_bytes() == b"kept\n"
+
+
 def test_no_input_gives_no_output(checkpoint, monkeypatch, capfdbinary):
     assert run_command(monkeypatch, capfdbinary, b"", checkpoint=str(checkpoint))[0] == b""
 

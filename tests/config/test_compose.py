@@ -273,6 +273,12 @@ def test_long_run_names_that_differ_only_at_their_ends_are_different_runs():
     assert one != other and len(one) == len(other) == 100
 
 
+@pytest.mark.parametrize("path", ["a...b.en", "a . b.en", "../../a..en"])
+def test_a_run_name_that_mt_makes_is_one_that_it_accepts(path):
+    name = run_name("data=files", f"data.train=[{path},{path}]")
+    assert compose(COMMANDS["train"], ["data=files", f"data.train=[{path},{path}]", f"run.name='{name}'"])
+
+
 @pytest.mark.parametrize("name", ["a/b", "..", "a..b", ".hidden", "a\nb", "\\"])
 def test_run_name_is_a_folder_of_its_own(name):
     with pytest.raises(UserError, match=r"run\.name"):

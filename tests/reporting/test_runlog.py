@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -228,11 +229,21 @@ def test_one_bar_on_a_terminal(tmp_path: Path, monkeypatch) -> None:
         log.end_progress()
         log.info("the last line")
     shown = terminal.getvalue()
-    assert "20/100%" in shown and "60/100%" in shown and "loss 0.5" in shown
+    assert " 20%|" in shown and " 60%|" in shown and "loss 0.5" in shown
     assert re.search(r"\r *\ra line of text\n", shown)  # the bar is cleared first, and redrawn after the line
     assert shown.endswith("\nthe last line\n")
     logged = (tmp_path / "train.log").read_text().split("\n")
     assert [line[20:] for line in logged[:-1]] == ["a line of text", "the last line"]
+
+
+def test_the_bar_is_drawn_again_within_one_percent(tmp_path: Path, monkeypatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with RunLog(RunFolder(tmp_path)) as log:
+        for update in range(1, 4):
+            log.progress(20 + update / 100, f", update {update}")
+            time.sleep(0.11)  # tqdm draws at most ten times a second
+    assert ", update 3" in terminal.getvalue()
 
 
 def test_a_bar_on_a_real_terminal_of_unknown_size(monkeypatch) -> None:
@@ -243,7 +254,7 @@ def test_a_bar_on_a_real_terminal_of_unknown_size(monkeypatch) -> None:
         log.end_progress()
     shown = os.read(reader, 10_000)
     os.close(reader)
-    assert b"20/100%" in shown
+    assert b" 20%|" in shown
 
 
 def test_leaving_with_an_error_ends_the_bar(monkeypatch) -> None:
