@@ -78,7 +78,7 @@ def _from_hydra(command: Command, experiment: str, groups: tuple[tuple[str, str]
     from omegaconf.errors import OmegaConfBaseException
 
     # Hydra finds the typed defaults by name
-    for name, kind in {"train": TrainConfig, command.name: command.config}.items():  # mt prepare composes mt train's
+    for name, kind in {"train": TrainConfig, command.name: command.config}.items():  # prepare.yaml loads train's
         node = OmegaConf.structured(kind)
         # Frozen dataclasses are read-only nodes, which Hydra could not merge into
         for each in (node, *(node[section] for section in node if OmegaConf.is_config(node[section]))):
