@@ -142,9 +142,7 @@ class TrainingConfig:
     validate_sentences: int = key(0, "decode only the first N development sentences; 0 is all", low=0)
     save_every: int = key(0, "updates between additional checkpoints; 0 saves only after validations", low=0)
     log_every: int = key(50, "updates between log lines", low=1)
-    patience: int = key(
-        0, "stop after this many successive validations with no better BLEU (ties: loss); 0 is off", low=0
-    )
+    patience: int = key(0, "validations in a row with no better BLEU (ties: loss) before stopping; 0 is off", low=0)
     average: int = key(5, "average the weights of this many checkpoints for the final scores; 1 is off", low=1)
     average_of: Which = key(Which.last, "average the last or the best checkpoints")
     precision: Precision = key(
